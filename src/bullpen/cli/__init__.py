@@ -1,5 +1,6 @@
 """The command line: entry point, and signals before and after the work."""
 
+import gc
 import os
 import sys
 
@@ -31,6 +32,8 @@ def main() -> int:
     code = _run(sys.argv[1:])
     for number in (_signal.SIGINT, _signal.SIGTERM):
         _signal.signal(number, _signal.SIG_IGN)
+    gc.freeze()  # Python collects garbage before it exits, and would look through everything that was imported
+    _drop_unwritten_output()
     return code
 
 
@@ -55,11 +58,29 @@ def _run(arguments: list[str]) -> int:
         case [] | ["--help"] | ["-h"] | ["help"]:
             from bullpen.cli.overview import overview, terminal_width
 
-            sys.stdout.write(overview(terminal_width()))
-            return 0
+            return _print(overview(terminal_width()))
         case ["--version"] | ["-V"]:
-            sys.stdout.write(f"bullpen {__version__}\n")
-            return 0
+            return _print(f"bullpen {__version__}\n")
     from bullpen.cli.program import run
 
     return run(arguments)
+
+
+def _print(text: str) -> int:
+    try:
+        print(text, end="", flush=True)
+    except OSError as exc:
+        if not isinstance(exc, BrokenPipeError):  # the reader of the pipe has closed it, which is no error
+            sys.stderr.write(f"bullpen: error: stdout: cannot be written ({exc.strerror})\n")
+        return 1
+    return 0
+
+
+def _drop_unwritten_output() -> None:
+    """Python writes what is left of the output at exit. If that fails, it reports it and changes the exit code, though
+    the command has done both."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())

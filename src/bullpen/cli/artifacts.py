@@ -4,13 +4,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from bullpen.cli.backend import Backend
 from bullpen.cli.runs import refusal
 from bullpen.cli.text import plural
 from bullpen.errors import BullpenError
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.job import FINISHED, Job
 from bullpen.sources import fetch_artifacts
 

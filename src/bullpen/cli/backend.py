@@ -4,25 +4,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bullpen.jobs.request import JobRequest
 from bullpen.model.progress import Tell
 from bullpen.provision.outcome import Request
 from bullpen.run import RunOptions, RunOutcome, Write
 from bullpen.schema.job import JobAnswer, JobList
-from bullpen.schema.provision import ProvisionAnswer
-from bullpen.schema.release import ReleaseAnswer
-from bullpen.schema.status import PoolStatus
-from bullpen.schema.story import StoryList
-from bullpen.schema.worker import WorkerList
 from bullpen.sources.work_tree import WorkTree
+
+if TYPE_CHECKING:  # each command loads only the answers that it shows
+    from bullpen.schema.provision import ProvisionAnswer
+    from bullpen.schema.release import ReleaseAnswer
+    from bullpen.schema.status import PoolStatus
+    from bullpen.schema.story import StoryList
+    from bullpen.schema.worker import WorkerList
 
 
 class Backend(Protocol):
     """A pool. Where `stop` is given, it ends the work early, and everything acquired is given back."""
 
-    async def status(self) -> PoolStatus:
+    async def status(self) -> "PoolStatus":
         """Everything, of which commands show a part."""
         ...
 
@@ -34,7 +36,7 @@ class Backend(Protocol):
         """Raise NotFound unless the run exists."""
         ...
 
-    async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> ProvisionAnswer: ...
+    async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> "ProvisionAnswer": ...
 
     async def run(
         self,
@@ -54,7 +56,7 @@ class Backend(Protocol):
         """A piece of the files that a job left, as a bundle; empty at the end, and if there are none."""
         ...
 
-    async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer: ...
+    async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> "ReleaseAnswer": ...
 
     async def submit(self, wanted: Sequence[JobRequest]) -> list[JobAnswer]:
         """Queue jobs, in order. Raise NotFound for a run that was never provisioned."""
@@ -76,8 +78,8 @@ class Backend(Protocol):
         """What it prints, attempt by attempt; with `follow` until it has ended. Raise NotFound."""
         ...
 
-    async def workers(self, limit: int, after: str, state: str) -> WorkerList: ...
+    async def workers(self, limit: int, after: str, state: str) -> "WorkerList": ...
 
-    async def stories(self, id: str) -> StoryList:
+    async def stories(self, id: str) -> "StoryList":
         """Raise NotFound."""
         ...

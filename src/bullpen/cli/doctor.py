@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import click
 
 from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine, check_python, check_work_dir
+from bullpen.cli.doctor_sets import check_set_settings, check_sets
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, arrow, print_json, say
 from bullpen.cli.progress import ProgressDisplay
@@ -65,6 +66,7 @@ def _examine(given: PoolOptions) -> Iterator[Finding]:
     yield from check_machine(given.directory) if is_embedded else [check_python()]
     changed = sum(value.origin != "default" for value in loaded.values.values())
     yield Finding("settings", Health.OK, f"{changed} of {len(loaded.values)} set; file: {loaded.file or 'none'}")
+    yield from check_set_settings(loaded.settings)
     if is_embedded:
         yield check_capacity(loaded.settings)
         yield from check_work_dir(loaded.settings)
@@ -85,12 +87,18 @@ def _examine_ci(settings: Settings) -> list[Finding]:
 
 def _examine_pool(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
     settings = loaded.settings
+
+    async def look(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[Status, list[Finding]]:
+        found = await status(ports, settings)
+        return found, await check_sets(ports, settings, found.sets)
+
     try:
-        found = given.perform(settings, lambda ports, stop, tell: status(ports, settings))
+        found, of_sets = given.perform(settings, look)
     except BullpenError as exc:
         yield Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")
         return
     yield _counts(found)
+    yield from of_sets
     yield from check_leftovers(given.directory, found)
 
 
@@ -103,7 +111,8 @@ def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
         if any(one.health is Health.FAILED for one in findings):
             return findings
         try:
-            return [*findings, _counts(await status(ports, settings))]
+            found = await status(ports, settings)
+            return [*findings, _counts(found), *await check_sets(ports, settings, found.sets)]
         except BullpenError as exc:
             return [*findings, Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")]
 

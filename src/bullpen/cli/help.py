@@ -6,9 +6,11 @@ its comment goes to a line of its own, the command is continued with a backslash
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import click
+
+from bullpen.cli.output import say
 
 GAP = 3  # spaces between an example and its comment, at least
 
@@ -28,10 +30,25 @@ class HelpContext(click.Context):
 def with_own_help(command: click.Command) -> click.Command:
     """The command, whose help and that of its subcommands fits the terminal."""
     command.context_class = HelpContext
+    if command.add_help_option:
+        command.add_help_option = False
+        command.params.append(printing_option(["-h", "--help"], click.Context.get_help, "Show this message and exit."))
     if isinstance(command, click.Group):
         for subcommand in command.commands.values():
             with_own_help(subcommand)
     return command
+
+
+def printing_option(names: Sequence[str], text: Callable[[click.Context], str], shown: str) -> click.Option:
+    """An option that prints a text and ends the command. Those of click do not use `say`, and a reader that goes away
+    looks like a fault of the program."""
+
+    def show(context: click.Context, option: click.Parameter, value: bool) -> None:
+        if value and not context.resilient_parsing:
+            say(text(context))
+            context.exit()
+
+    return click.Option(names, is_flag=True, is_eager=True, expose_value=False, callback=show, help=shown)
 
 
 def _fitted(line: str, width: int) -> Iterator[str]:
@@ -51,8 +68,11 @@ def _fitted(line: str, width: int) -> Iterator[str]:
 
 
 def _continued(example: str, width: int, indent: str) -> Iterator[str]:
-    """A command, broken before its options where it is too long."""
-    whole = re.sub(r" (?![-|>])", "\0", example)  # only the other spaces may break
+    """A command, broken before its options where it is too long, and before the command that it runs as a job."""
+    own, dashes, job = example.partition(" -- ")
+    whole = re.sub(r" (?![-|>])", "\0", own)  # only the other spaces may break
+    if dashes:
+        whole += " --\0" + job.replace(" ", "\0")
     parts = _wrapped(whole, width - len(" \\"), indent, f"{indent}    ")
     yield from (part.replace("\0", " ") + (" \\" if at < len(parts) - 1 else "") for at, part in enumerate(parts))
 

@@ -8,9 +8,10 @@ import click
 from bullpen.cli.arguments import checked_id, checked_job, checked_run_id
 from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions, answering_options, pool_options
-from bullpen.cli.output import pass_on, print_json, say
-from bullpen.cli.text import ago, columns
-from bullpen.model.job import FINISHED
+from bullpen.cli.output import answer_width, pass_on, print_json, say
+from bullpen.cli.text import ago, table, wrapped
+from bullpen.cli.why import steps_text
+from bullpen.model.job import FINISHED, Result
 from bullpen.model.ticket import parse_time
 from bullpen.schema.job import JobAnswer, log_of
 
@@ -23,6 +24,9 @@ Examples:
   bullpen job logs j-0123456789abcdef --follow
   bullpen job cancel j-0123456789abcdef
 """
+TITLES = ("JOB", "NAME", "STATE", "RESULT", "EXIT", "LOST", "INSTANCE", "SUBMITTED")
+SPARE = ("INSTANCE", "LOST", "SUBMITTED")
+"""Columns that a narrow terminal does without, the first one first."""
 WORDS = {"allow_interspersed_args": False}  # what follows the first word belongs to the job
 
 
@@ -69,8 +73,7 @@ def list_(given: PoolOptions, run_id: str) -> int:
         say(f"{run_id}: no jobs")
     else:
         now = datetime.now(UTC)
-        titles = ("JOB", "NAME", "STATE", "RESULT", "EXIT", "LOST", "INSTANCE", "SUBMITTED")
-        say(columns([titles, *(_row(job, now) for job in found.jobs)]))
+        say(table(TITLES, [_row(job, now) for job in found.jobs], answer_width(), SPARE))
     return 0
 
 
@@ -82,9 +85,10 @@ def show(given: PoolOptions, id: str) -> int:
     target = given.target()
     id = checked_id(id)
     job = target.query(lambda pool: pool.job(id))
-    head = f"{job.id} {job.name} is {_standing(job)}".replace("  ", " ")
-    story = columns([(x.at, x.step, f"→ {x.state}", x.by, x.why) for x in job.story], indent="  ")
-    return _answer(given, job, f"{head}\n  command   {' '.join(job.command)}\n{story}")
+    width = answer_width()
+    lines = wrapped(" ".join(filter(None, (job.id, job.name, standing_of(job)))), width, "    ")
+    lines += [f"  command   {' '.join(job.command)}", steps_text(job.story, width)]
+    return _answer(given, job, "\n".join(lines))
 
 
 @command.command("logs")
@@ -116,7 +120,7 @@ def cancel(given: PoolOptions, id: str) -> int:
     target = given.target()
     id = checked_id(id)
     job = target.query(lambda pool: pool.cancel_job(id))
-    return _answer(given, job, f"{job.id} is {_standing(job)}")
+    return _answer(given, job, f"{job.id} {standing_of(job)}")
 
 
 def _answer(given: PoolOptions, job: JobAnswer, text: str) -> int:
@@ -127,11 +131,13 @@ def _answer(given: PoolOptions, job: JobAnswer, text: str) -> int:
     return 0
 
 
-def _standing(job: JobAnswer) -> str:
-    if job.state is FINISHED:
-        code = "" if job.exit_code is None else f" with {job.exit_code}"
-        return f"{job.result}{code}" + (f": {job.reason}" if job.reason else "")
-    return "being cancelled" if job.cancelling else job.state.value
+def standing_of(job: JobAnswer) -> str:
+    if job.state is not FINISHED:
+        return "is being cancelled" if job.cancelling else f"is {job.state}"
+    verb = "was" if job.result is Result.CANCELLED else "has"
+    code = f"exit code {job.exit_code}"
+    with_code = "" if job.exit_code is None or job.reason == code else f" with {code}"
+    return f"{verb} {job.result.replace('-', ' ')}{with_code}" + (f": {job.reason}" if job.reason else "")
 
 
 def _row(job: JobAnswer, now: datetime) -> tuple[str, ...]:

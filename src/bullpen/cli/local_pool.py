@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bullpen import jobs
 from bullpen.cli.output import complain
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
-from bullpen.inventory import require_run, roster, status, stories
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
 from bullpen.model.job import FINISHED
@@ -18,12 +18,14 @@ from bullpen.ports.health import Limit
 from bullpen.provision.outcome import Request
 from bullpen.run import RunOptions, RunOutcome, Write
 from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
-from bullpen.schema.provision import ProvisionAnswer, provision_of
-from bullpen.schema.release import ReleaseAnswer, release_of
-from bullpen.schema.status import PoolStatus, pool_status_of
-from bullpen.schema.story import StoryList, story_of
-from bullpen.schema.worker import WorkerList, workers_of
 from bullpen.sources.work_tree import WorkTree
+
+if TYPE_CHECKING:  # each command loads only the views and answers that it needs
+    from bullpen.schema.provision import ProvisionAnswer
+    from bullpen.schema.release import ReleaseAnswer
+    from bullpen.schema.status import PoolStatus
+    from bullpen.schema.story import StoryList
+    from bullpen.schema.worker import WorkerList
 
 PIECE = 1024 * 1024  # bytes of artifacts read at a time
 BY = "job"
@@ -40,7 +42,10 @@ class LocalPool:
         self._home = home
         self._limits: Sequence[Limit] | None = None
 
-    async def status(self) -> PoolStatus:
+    async def status(self) -> "PoolStatus":
+        from bullpen.inventory import status
+        from bullpen.schema.status import pool_status_of
+
         if self._limits is None:
             self._limits = await self._rate_limits()
         found = await status(self._ports, self._settings)
@@ -61,10 +66,13 @@ class LocalPool:
         await self._ports.signals.wait(seconds)
 
     async def require_run(self, run_id: str) -> None:
+        from bullpen.inventory.run_list import require_run
+
         await require_run(self._ports, run_id)
 
-    async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
+    async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> "ProvisionAnswer":
         from bullpen.provision import provision
+        from bullpen.schema.provision import provision_of
 
         return provision_of(await provision(self._ports, self._settings, request, stop=stop, tell=tell))
 
@@ -98,14 +106,15 @@ class LocalPool:
     async def artifacts(self, job_id: str, fence: int, offset: int) -> bytes:
         return await self._ports.artifacts.read(job_id, fence, offset, PIECE)
 
-    async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
+    async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> "ReleaseAnswer":
         from bullpen.release import release
+        from bullpen.schema.release import release_of
 
         return release_of(await release(self._ports, self._settings, run_id, stop=stop, tell=tell))
 
     async def submit(self, wanted: Sequence[JobRequest]) -> list[JobAnswer]:
         for run_id in dict.fromkeys(one.run_id for one in wanted):
-            await require_run(self._ports, run_id)
+            await self.require_run(run_id)
         return [job_of(job) for job in await jobs.submit(self._ports, wanted, by=BY)]
 
     async def jobs(self, run_id: str) -> JobList:
@@ -129,10 +138,16 @@ class LocalPool:
                 return
             await self._ports.signals.wait(FOLLOW_EVERY)
 
-    async def workers(self, limit: int, after: str, state: str) -> WorkerList:
+    async def workers(self, limit: int, after: str, state: str) -> "WorkerList":
+        from bullpen.inventory import roster
+        from bullpen.schema.worker import workers_of
+
         return workers_of(await roster(self._ports, limit, after, state))
 
-    async def stories(self, id: str) -> StoryList:
+    async def stories(self, id: str) -> "StoryList":
+        from bullpen.inventory import stories
+        from bullpen.schema.story import StoryList, story_of
+
         return StoryList(id, [story_of(one) for one in await stories(self._ports, self._settings, id)])
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ import click
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, NotFound
+from bullpen.lazy_dataclass import dataclass
 from bullpen.settings import Loaded, load
 from bullpen.structured_log import Format, Level, set_up
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from bullpen.cli.progress import ProgressDisplay
     from bullpen.cli.session import Work
     from bullpen.cli.target import Target
+    from bullpen.model.progress import Tell
     from bullpen.ports import Ports
 
 DEFAULT_HOME = ".bullpen"
@@ -100,7 +102,7 @@ class PoolOptions:
         directory = self.directory
 
         @asynccontextmanager
-        async def opened() -> "AsyncIterator[Backend]":
+        async def opened(tell: "Tell") -> "AsyncIterator[Backend]":
             from bullpen.cli.local_pool import LocalPool
             from bullpen.wiring import opened
 

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
+from bullpen.cli.text import wrapped
 from bullpen.errors import BullpenError, FailureCause
 from bullpen.structured_log import has_colours
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 ASCII = str.maketrans({"→": "->", "–": "-", "×": "x", "…": "...", "✔": "ok", "✘": "FAILED"})
 """Every character beyond ASCII that Bullpen prints itself, and what stands for it where it cannot be shown."""
+ERROR = "bullpen: error:"
 COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # what Python may put into LC_CTYPE in the locale C (PEP 538)
 
 
@@ -57,8 +59,12 @@ def complain(
 ) -> None:
     """Print an error: one line with what happened to what, and one with what to do next."""
     reason, remedy = _one_line(reason), _one_line(remedy)
-    red, plain = ("\033[1;31m", "\033[0m") if has_colours(sys.stderr) else ("", "")
-    note(f"{red}bullpen: error:{plain} {reason}" + (f"\n  → {remedy}" if remedy else ""))
+    width = note_width()
+    lines = wrapped(f"{ERROR} {reason}", width, "  ")
+    if remedy:
+        lines += wrapped(legible(f"  → {remedy}", sys.stderr), width, "    ")
+    shown = f"\033[1;31m{ERROR}\033[0m" if has_colours(sys.stderr) else ERROR
+    note("\n".join(lines).replace(ERROR, shown, 1))
     if as_json:
         with suppress(AnswerLost):
             from bullpen.schema.base import WorkState
@@ -75,6 +81,19 @@ def arrow() -> str:
 def answer_width() -> int:
     """The width of the terminal behind stdout; 0, for any, where there is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def note_width() -> int:
+    """The same for stderr."""
+    return columns_of(sys.stderr) if sys.stderr.isatty() else 0
+
+
+def columns_of(stream: TextIO) -> int:
+    """The width of a terminal, 80 if it is not known."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def legible(text: str, stream: TextIO) -> str:

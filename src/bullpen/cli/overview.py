@@ -15,7 +15,7 @@ COMMANDS = {
     "Inspect": {
         "status": "Show runs, instances and the claimable ones of each class",
         "workers": "List workers: leases, builds, hosts and capabilities",
-        "why": "Show the last steps of an instance, provision, job, worker or run",
+        "why": "Show the last steps of an instance, run, scale set or other record",
     },
     "Operate": {
         "refresh": "Bring the pool to its desired state: reap, reconcile, keep warm",

@@ -15,7 +15,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from bullpen import __version__
-from bullpen.cli.help import with_own_help
+from bullpen.cli.help import printing_option, with_own_help
 from bullpen.cli.options import pool_options
 from bullpen.cli.output import AnswerLost, complain, say
 from bullpen.cli.overview import COMMANDS, overview, terminal_width
@@ -50,15 +50,18 @@ class Program(click.Group):
 @click.group(
     cls=Program,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"max_content_width": 100},
 )
-@click.version_option(__version__, "-V", "--version", message="bullpen %(version)s")
 @pool_options
 @click.pass_context
 def program(context: click.Context) -> None:
     """Without a command, print the help."""
     if context.invoked_subcommand is None:
         say(overview(terminal_width()).rstrip())
+
+
+program.params.append(printing_option(["-V", "--version"], lambda _: f"bullpen {__version__}", "Print the version."))
+with_own_help(program)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from bullpen.cli.output import legible, shows_unicode
+from bullpen.cli.output import columns_of, legible, shows_unicode
 from bullpen.model.progress import ProgressReport
 from bullpen.structured_log import has_colours
 
@@ -82,11 +82,3 @@ class ProgressDisplay:
             self._live = console.status(text, spinner="dots" if shows_unicode(self._stream) else "line")
             self._live.start()
         self._live.update(text)
-
-
-def columns_of(stream: TextIO) -> int:
-    """The width of a terminal, 80 if it is not known."""
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80

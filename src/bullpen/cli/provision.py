@@ -1,6 +1,5 @@
 """`bullpen provision`: N verified runners for a run, or none."""
 
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -8,8 +7,8 @@ import click
 
 from bullpen.cli.arguments import checked_request
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import complain, print_json, say
-from bullpen.cli.text import columns, plural
+from bullpen.cli.output import complain, note, note_width, print_json, say
+from bullpen.cli.text import columns, plural, wrapped
 from bullpen.errors import FailureCause, Interrupted, ProvisionFailed, Unavailable
 from bullpen.schema.base import WorkState
 from bullpen.schema.provision import ProvisionAnswer
@@ -46,15 +45,17 @@ Exit codes:
 """
 
 
+count_option = click.option("--count", required=True, metavar="N", help="Number of runners.")
+
+
 def runner_options(function: F) -> F:
-    """Add the options that describe the wanted runners, from --count to --wait."""
+    """Add the options that describe the wanted runners, from --resource-class to --wait."""
     for option in reversed(RUNNERS):
         function = option(function)
     return function
 
 
 RUNNERS = (
-    click.option("--count", required=True, metavar="N", help="Number of runners."),
     click.option("--resource-class", default="small", show_default=True, metavar="CLASS", help="Class of the runners."),
     click.option(
         "--usage-class", default="on-demand", show_default=True, metavar="on-demand|spot", help="Purchase option."
@@ -88,6 +89,7 @@ RUNNERS = (
     metavar="ID",
     help="Id of the run, which is also the label of its runners; or the URL of its page.",
 )
+@count_option
 @click.option(
     "--repository",
     default="",
@@ -140,7 +142,8 @@ def _tell(answer: ProvisionAnswer) -> None:
         complain(f"{answer.run_id}: {answer.reason}", answer.remedy)
     for (reason, fate), ids in _by_reason(answer).items():
         listed = ", ".join(ids[:LISTED]) + (f" and {len(ids) - LISTED} more" if len(ids) > LISTED else "")
-        print(f"  not kept, {fate}: {listed}" + (f" ({reason})" if reason != answer.reason else ""), file=sys.stderr)
+        line = f"  not kept, {fate}: {listed}" + (f" ({reason})" if reason != answer.reason else "")
+        note("\n".join(wrapped(line, note_width(), "    ")))
 
 
 def _by_reason(answer: ProvisionAnswer) -> dict[tuple[str, str], list[str]]:

@@ -5,6 +5,9 @@ import click
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, complain, print_json, say
 from bullpen.cli.text import columns
+from bullpen.config import Settings
+from bullpen.errors import ConfigError
+from bullpen.settings.redaction import shortened
 
 EPILOG = """
 \b
@@ -18,19 +21,28 @@ Safe to run at any time and as often as you like, also beside other commands.
 
 @click.command("refresh", epilog=EPILOG)
 @click.option("--dry-run", is_flag=True, help="Print the actions and their reasons; change nothing.")
+@click.option(
+    "--adopt-set",
+    "adopt",
+    multiple=True,
+    metavar="NAME",
+    help="Take over the scale set of this name that exists at GitHub and that another pool or controller created. Make"
+    " sure that it is not used any more. Repeatable.",
+)
 @answering_options
-def command(given: PoolOptions, dry_run: bool) -> int:
+def command(given: PoolOptions, dry_run: bool, adopt: tuple[str, ...]) -> int:
     """Bring the pool to its desired state: reap, reconcile, keep warm.
 
     Ends instances past their threshold, finishes the work of killed processes, and keeps each class at its idle target.
     """
     settings = given.load().settings
+    _require_sets(settings, adopt)
     from bullpen.refresh import Hindered, refresh
 
     hindered: Hindered | None = None
     try:
         actions = given.perform(
-            settings, lambda ports, stop, tell: refresh(ports, settings, dry_run=dry_run, tell=tell)
+            settings, lambda ports, stop, tell: refresh(ports, settings, dry_run=dry_run, adopt=adopt, tell=tell)
         )
     except Hindered as exc:
         hindered, actions = exc, exc.actions
@@ -54,3 +66,19 @@ def command(given: PoolOptions, dry_run: bool) -> int:
         complain(str(hindered), hindered.remedy)
         return hindered.exit_code
     return 0
+
+
+def _require_sets(settings: Settings, names: tuple[str, ...]) -> None:
+    from bullpen.scale_sets.rules import rules_of
+
+    known = sorted(rules_of(settings)) if names else []
+    for name in names:
+        if name not in known:
+            allowed = (
+                f"must be a scale set of the settings: {', '.join(known)}" if known else "no scale set is configured"
+            )
+            raise ConfigError(
+                f"--adopt-set {shortened(name)}: {allowed}",
+                remedy="Add it to the settings as [github.scale-sets.NAME].",
+                field="--adopt-set",
+            )

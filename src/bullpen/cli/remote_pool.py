@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
+from bullpen.cli.progress import PATIENCE
 from bullpen.client import AsyncClient
 from bullpen.client.runs import failure_of
 from bullpen.errors import BullpenError, ConfigError, NotFound
@@ -27,6 +28,7 @@ from bullpen.sources.work_tree import WorkTree
 
 OPTIONS = {"timeoutSeconds": "--timeout", "command": "COMMAND", "token": "BULLPEN_TOKEN"}
 """Fields of requests, and of the client's arguments, whose option has another name."""
+FIRST_CONTACT = 8.0  # seconds until a server answers at all, on a busy machine too: its own work may take longer
 
 
 class RemotePool:
@@ -150,11 +152,22 @@ class RemotePool:
 
 
 @asynccontextmanager
-async def opened_server(server: str, token: str, ca_file: str) -> AsyncIterator[RemotePool]:
-    """Raise ConfigError for a URL, a token or a file that cannot be used."""
+async def opened_server(server: str, token: str, ca_file: str, tell: Tell) -> AsyncIterator[RemotePool]:
+    """Raise ConfigError for a URL, a token or a file that cannot be used, and Unavailable if no server answers. One
+    that answered once and is away later is waited for: it may be starting again."""
+
+    def on_wait(why: str, left: float) -> None:
+        tell(ProgressReport(WorkPhase.CONNECT, f"{why}; asking again, giving up in {left:.0f} s", about=why))
+
     with named_options():
-        client = AsyncClient(server, token=token, ca_file=ca_file)
+        client = AsyncClient(server, token=token, ca_file=ca_file, on_wait=on_wait)
+    text = f"connecting to {client.url}, giving up after {FIRST_CONTACT:g} s"
+    slow = asyncio.get_running_loop().call_later(PATIENCE, tell, ProgressReport(WorkPhase.CONNECT, text))
     async with client:
+        try:
+            await client.reach(FIRST_CONTACT)
+        finally:
+            slow.cancel()
         yield RemotePool(client)
 
 
@@ -185,6 +198,7 @@ def provision_body(request: Request) -> ProvisionRun:
         allow_partial=request.allow_partial,
         wait=request.wait,
         repository=needs.repository,
+        spares_silent=request.spares_silent,
     )
 
 

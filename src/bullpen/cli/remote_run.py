@@ -6,14 +6,16 @@ everything back; without it, the runners go back at the run's maximum runtime.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from bullpen.cli.remote_pool import RemotePool
 from bullpen.client import AsyncClient
+from bullpen.client.transport import ServerAway
 from bullpen.errors import BullpenError, FailureCause, Unavailable
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job
 from bullpen.model.job import RUNNING as JOB_RUNNING
@@ -22,6 +24,7 @@ from bullpen.model.ticket import parse_time
 from bullpen.provision.outcome import Discarded, Outcome, Request
 from bullpen.release import ReleaseOutcome
 from bullpen.run import RunOptions, RunOutcome, Write
+from bullpen.run.replacement import KeptJobs, Replacements
 from bullpen.run.watch import FollowedJob, failed_by_itself, first_failed
 from bullpen.schema.base import WorkState
 from bullpen.schema.job import JobAnswer
@@ -29,7 +32,6 @@ from bullpen.schema.provision import ProvisionAnswer
 
 POLL_EVERY = 0.5  # seconds; output is shown this much later at most
 COUNT_EVERY = 2.0  # seconds between two counts of the runners
-REPLACE_AGAIN = 5.0  # seconds after a replacement that failed
 SETTLE = 15.0  # seconds that cancelled jobs have to end before the runners are released
 
 
@@ -83,6 +85,29 @@ async def run_remotely(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ServedRunners:
+    """The runners of a run on a server."""
+
+    pool: RemotePool
+    client: AsyncClient
+    request: Request
+
+    async def lasting(self) -> list[str]:
+        held = [one async for one in self.client.instances(run_id=self.request.run_id)]
+        return [one.id for one in held if one.state is RUNNING and not one.silent and one.leaving_at is None]
+
+    async def top_up(self, count: int, stop: asyncio.Event) -> str:
+        """One whose server was restarted is asked for again."""
+        asked = replace(self.request, count=count, spares_silent=True)
+        try:
+            answer = await self.pool.provision(asked, stop=stop, tell=lambda report: None)
+        except Unavailable as exc:
+            return str(exc)
+        missed = len(answer.instances) < answer.requested
+        return (answer.reason or "no more could be launched") if missed else ""
+
+
 @dataclass(slots=True)
 class _RemoteWatch:
     """The jobs of a run on a server, until all have ended."""
@@ -96,9 +121,14 @@ class _RemoteWatch:
     followed: list[FollowedJob] = field(default_factory=list)
     failed_first: Job | None = None
     _used: set[str] = field(default_factory=set)  # runners that have had a job
-    _replacement: "asyncio.Task[ProvisionAnswer] | None" = None
-    _stop_replacing: asyncio.Event = field(default_factory=asyncio.Event)
-    _count_at: float = 0.0
+    _replacements: Replacements = field(init=False)
+    _kept: KeptJobs = field(init=False)
+
+    def __post_init__(self) -> None:
+        runners = ServedRunners(self._pool, self._client, self._request)
+        count, one_each = self._request.count, self._options.one_each
+        self._replacements = Replacements(runners, count, self._tell, one_each, COUNT_EVERY)
+        self._kept = KeptJobs(self._replacements)
 
     async def submit(self, wanted: Sequence[JobRequest]) -> None:
         for one in wanted:
@@ -113,17 +143,19 @@ class _RemoteWatch:
             if stop.is_set() or self.failed_first is not None:
                 await self._cancel()
         finally:
-            if self._replacement is not None:
-                self._stop_replacing.set()
-                await asyncio.gather(self._replacement, return_exceptions=True)
+            await self._replacements.close()
 
     async def give_back_after(self, error: Exception) -> None:
-        """Release the runners if the server still answers; if not, the error says how to."""
+        """Release the runners if the server still answers; if not, the error says how to. One that is away was waited
+        for already."""
         try:
-            await self._client.begin_release(self._request.run_id)
+            if not isinstance(error, ServerAway):
+                await self._client.begin_release(self._request.run_id)
+                return
         except BullpenError:
-            if isinstance(error, Unavailable):
-                error.remedy = f"Give the runners back with `bullpen release --run-id {self._request.run_id}`."
+            if not isinstance(error, Unavailable):
+                return
+        error.remedy = f"Give the runners back with `bullpen release --run-id {self._request.run_id}`."
 
     async def _tried(self, wanted: JobRequest, avoid: str = "") -> FollowedJob:
         (job,) = await self._pool.submit([wanted], avoid)
@@ -175,27 +207,13 @@ class _RemoteWatch:
         return bool(self._used - at_work - {failed.instance_id, ""})
 
     async def _replace_lost(self) -> None:
-        """Top up to the requested count while there are jobs for so many."""
         time = asyncio.get_running_loop().time()
-        if self._replacement is not None:
-            if not self._replacement.done():
-                return
-            task, self._replacement = self._replacement, None
-            if reason := _shortfall(task):
-                self._tell(ProgressReport(WorkPhase.REPLACE, f"no replacement: {reason}", about=reason))
-                self._count_at = time + REPLACE_AGAIN
-        if time < self._count_at:
-            return
-        self._count_at = time + COUNT_EVERY
-        held = [one async for one in self._client.instances(run_id=self._request.run_id)]
-        needed = min(self._request.count, sum(one.job.state is not FINISHED for one in self.followed))
-        missing = needed - sum(one.state is RUNNING for one in held)
-        if missing > 0:
-            self._tell(ProgressReport(WorkPhase.REPLACE, f"replacing lost runners: {missing}", total=missing))
-            asked = self._pool.provision(
-                replace(self._request, count=needed), stop=self._stop_replacing, tell=lambda report: None
-            )
-            self._replacement = asyncio.get_running_loop().create_task(asked)
+        later = {one.job.id for one in self.followed if one.earlier}
+        await self._replacements.replace_lost(time, [one.job for one in self.followed], self._used, later)
+        if self._options.one_each:
+            first = [one.job for one in self.followed if not one.earlier]
+            for job, seconds in self._kept.to_postpone(time, first):
+                await self._client.postpone_job(job.id, seconds)
 
     async def _cancel(self) -> None:
         self._tell(ProgressReport(WorkPhase.CANCEL, "cancelling the jobs"))
@@ -206,16 +224,6 @@ class _RemoteWatch:
         give_up = loop.time() + SETTLE
         while not await self._all_ended(tries_again=False) and loop.time() < give_up:
             await _wait(asyncio.Event(), POLL_EVERY)
-
-
-def _shortfall(replacement: "asyncio.Task[ProvisionAnswer]") -> str:
-    """Why a replacement did not come; empty if it did. One whose server was restarted is asked for again."""
-    try:
-        answer = replacement.result()
-    except Unavailable as exc:
-        return str(exc)
-    missed = len(answer.instances) < answer.requested
-    return (answer.reason or "no more could be launched") if missed else ""
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

@@ -10,13 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bullpen.cli.options import DEFAULT_HOME
-from bullpen.cli.sync import MEBIBYTE
 from bullpen.client import AsyncClient, ServerStore
-from bullpen.config import Sync
 from bullpen.errors import ConfigError
 from bullpen.model.progress import Tell
 from bullpen.sources import Sent, send
-from bullpen.sources.work_tree import NO_SYNC, WorkTree
+from bullpen.sources.work_tree import WorkTree
 
 PACKING_LASTS = 24 * 3600.0  # seconds: an older directory is one of a process that was killed
 REMEMBERED_FOR = 30 * 24 * 3600.0  # seconds that the hashes of an unused work tree stay
@@ -24,6 +22,7 @@ REMEMBERED_FOR = 30 * 24 * 3600.0  # seconds that the hashes of an unused work t
 
 async def send_through(client: AsyncClient, tree: WorkTree, *, stop: asyncio.Event, tell: Tell) -> Sent:
     """Send a work tree to the store behind a server. A pool of this machine in it is left out: it has secrets."""
+    largest = (await client.source_limits()).max_size
     home = Path(os.environ.get("BULLPEN_HOME") or DEFAULT_HOME)
     with _cache() as cache:
         try:
@@ -31,14 +30,14 @@ async def send_through(client: AsyncClient, tree: WorkTree, *, stop: asyncio.Eve
                 ServerStore(client, stop),
                 tree,
                 cache=cache,
-                max_size=Sync().max_size * MEBIBYTE,
+                max_size=largest,
                 leave_out=[home, tree.root / DEFAULT_HOME, cache],
                 tell=tell,
                 stop=stop,
             )
         except ConfigError as exc:
             if exc.field == "sync.max-size":  # a server has settings, this command has not
-                exc.remedy = f"Add what jobs do not need to .gitignore, or {NO_SYNC}."
+                exc.remedy = exc.remedy.replace("sync.max-size", "sync.max-size of the server")
             raise
 
 

@@ -24,7 +24,7 @@ def remote_target(given: PoolOptions) -> Target:
     ca_file = given.ca_file or ""
     with named_options():
         checked_address(server, token, ca_file)
-    return Target(None, lambda: opened_server(server, token, ca_file), lambda: None, given.as_json)
+    return Target(None, lambda tell: opened_server(server, token, ca_file, tell), lambda: None, given.as_json)
 
 
 def _token_of(file: str) -> str:

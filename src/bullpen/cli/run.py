@@ -14,7 +14,7 @@ from bullpen.cli.backend import Backend
 from bullpen.cli.jobfile import read_jobs
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
-from bullpen.cli.provision import runner_options
+from bullpen.cli.provision import count_option, runner_options
 from bullpen.cli.run_display import RunDisplay
 from bullpen.cli.run_summary import summary_of
 from bullpen.cli.runs import refusal
@@ -66,6 +66,7 @@ Exit codes:
 
 
 @click.command("run", epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@count_option
 @click.option("--run-id", metavar="ID", help="Id of the run [a random one].")
 @click.option("--jobs", "jobs_file", metavar="FILE", help="Jobs as JSON lines or a JSON list; - reads stdin.")
 @click.option("--name", default="", metavar="NAME", help="Name of the jobs; their number is added.")

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from bullpen.cli.output import AnswerLost
-from bullpen.cli.progress import ProgressDisplay, columns_of
+from bullpen.cli.output import AnswerLost, columns_of
+from bullpen.cli.progress import ProgressDisplay
 from bullpen.model.job import Job
 from bullpen.model.progress import ProgressReport, WorkPhase
 from bullpen.structured_log import has_colours

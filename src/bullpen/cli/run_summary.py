@@ -1,12 +1,12 @@
 """The last words of `bullpen run`: how each job ended, where, how long it took, and where to read more."""
 
-import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
 
+from bullpen.cli.output import answer_width
 from bullpen.cli.run_display import shortened_name
-from bullpen.cli.text import columns, duration, plural
+from bullpen.cli.text import columns, duration, plural, wrapped
 from bullpen.model.job import FINISHED, Job, Result
 from bullpen.run import RunOutcome, exit_code_of
 from bullpen.structured_log import has_colours
@@ -23,20 +23,24 @@ DROPPED = ("WAITED", "RUNNER")
 def summary_of(ran: RunOutcome, program: str = "bullpen") -> str:
     """One line about the run, a table with those that failed last, and why they did. `program` reads their logs."""
     good = [job for job in ran.jobs if exit_code_of(job) == 0]
-    lines = [f"{ran.outcome.run_id}: {_counted(ran, len(good))}", *_table(ran, good)]
+    lines = [*_wrapped(f"{ran.outcome.run_id}: {_counted(ran, len(good))}"), *_table(ran, good)]
     told = [job for job in _worst_last(ran.jobs) if exit_code_of(job) != 0]
     if ran.failed_first is not None and (cancelled := [job for job in told if job.result is Result.CANCELLED]):
         told = [job for job in told if job not in cancelled]
         were = "was" if len(cancelled) == 1 else "were"
         names = _listed([_name(job) for job in cancelled])
-        lines.append(f"{names} {were} cancelled because {_name(ran.failed_first)} failed")
+        lines += _wrapped(f"{names} {were} cancelled because {_name(ran.failed_first)} failed")
     for job in told[:LISTED]:
-        lines.append(f"{_name(job)} {_why(job)}")
+        lines += _wrapped(f"{_name(job)} {_why(job)}")
         if job.fence:
             lines.append(f"  {program} job logs {job.id}")
     if len(told) > LISTED:
         lines.append(f"and {plural(len(told) - LISTED, 'job')} more; --json lists all")
     return "\n".join(lines)
+
+
+def _wrapped(sentence: str) -> list[str]:
+    return wrapped(sentence, answer_width(), "    ")
 
 
 def _counted(ran: RunOutcome, good: int) -> str:
@@ -55,7 +59,7 @@ def _table(ran: RunOutcome, good: Sequence[Job]) -> list[str]:
     has_more_attempts = any(ran.attempts(job) > 1 for job in ran.jobs)
     dropped = [] if has_more_attempts else ["ATTEMPTS"]
     table = _without(rows, dropped)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    width = answer_width()
     for title in DROPPED:
         if width and max(map(len, columns(table, "  ").splitlines())) > width:
             dropped.append(title)
@@ -104,7 +108,8 @@ def _why(job: Job) -> str:
         return "has not ended: its runner did not answer"
     reason = " ".join("".join(char if char.isprintable() else " " for char in job.reason).split())
     reason = reason if len(reason) <= REASON else f"{reason[:REASON]}..."
-    return f"{_result(job)}: {reason}" if reason else _result(job)
+    result = _result(job).replace("-", " ")  # it timed out
+    return f"{result}: {reason}" if reason else result
 
 
 def _result(job: Job) -> str:

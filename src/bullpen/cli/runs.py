@@ -1,12 +1,12 @@
 """The run that an option names, by its id or by the URL of its page at GitHub, and the label of its runners."""
 
 import re
-from dataclasses import dataclass
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.label import Label, parse
-from bullpen.model.limits import REPOSITORY, RUN_ID_LENGTH, is_word, word_allowed
+from bullpen.model.limits import REPOSITORY, RUN_ID_LENGTH, is_run_id, run_id_allowed
 from bullpen.settings.redaction import shortened
 
 PAGE = re.compile(
@@ -40,9 +40,9 @@ def named_run(text: str) -> NamedRun:
     if text.startswith(("http://", "https://")):
         allowed = "the URL of a workflow run, such as https://github.com/acme/widgets/actions/runs/4711"
         raise refusal("--run-id", f"must be {allowed}", shortened(text))
-    if not is_word(text, RUN_ID_LENGTH):
+    if not is_run_id(text):
         found = f"{shortened(text)} ({len(text)} characters)" if len(text) > RUN_ID_LENGTH else shortened(text)
-        raise refusal("--run-id", f"must be {word_allowed(RUN_ID_LENGTH)}", found)
+        raise refusal("--run-id", f"must be {run_id_allowed()}", found)
     return NamedRun(text)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager, closing, suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -18,7 +18,7 @@ from bullpen.ports import Ports
 
 P = TypeVar("P")
 T = TypeVar("T")
-Opened = Callable[[], AbstractAsyncContextManager[P]]
+Opened = Callable[[Tell], AbstractAsyncContextManager[P]]
 """Opens what work is done on: the ports of a pool, or a backend."""
 Work = Callable[[P, asyncio.Event, Tell], Awaitable[T]]
 
@@ -35,7 +35,7 @@ def perform(
     """As `perform_on` the store of the pool at `home`."""
     from bullpen.wiring import opened
 
-    return perform_on(lambda: opened(home, settings), work, stops=stops, as_json=as_json, display=display)
+    return perform_on(lambda tell: opened(home, settings), work, stops=stops, as_json=as_json, display=display)
 
 
 def perform_on(
@@ -78,7 +78,7 @@ async def _perform(opened: Opened[P], work: Work[P, T], progress: ProgressDispla
             show()
 
     async def opened_and_done() -> T:
-        async with opened() as pool:
+        async with opened(tell) as pool:
             return await work(pool, stop, tell)
 
     task = loop.create_task(opened_and_done())
@@ -120,5 +120,6 @@ def _leave(progress: ProgressDisplay, as_json: bool) -> NoReturn:
         cause=FailureCause.INTERRUPTED,
         as_json=as_json,
     )
-    sys.stdout.flush()
+    with suppress(OSError):  # the reader is gone
+        sys.stdout.flush()
     os._exit(Interrupted.exit_code)

@@ -51,7 +51,7 @@ SHORTEST = 1.0  # seconds between two redraws: a pool at work changes many times
 @click.option("--watch", is_flag=True, help="Show it again whenever something changes, until Ctrl-C.")
 @answering_options
 def command(given: PoolOptions, run_id: str | None, state: str | None, resource_class: str | None, watch: bool) -> int:
-    """Show the runs, every instance, the claimable instances of each class, and waiting provisions.
+    """Show the runs, the scale sets, every instance, the claimable instances of each class, and waiting provisions.
 
     The first line names the pool's home or table. Changes nothing.
     """
@@ -114,6 +114,7 @@ class Filter(msgspec.Struct, frozen=True):
                 for one in found.instances
                 if run in ("", one.run_id) and state in ("", one.state) and kind in ("", one.resource_class)
             ],
+            scale_sets=[one for one in found.scale_sets if kind in ("", one.resource_class) and not run and not state],
             waiting=[
                 one
                 for one in found.waiting
@@ -177,6 +178,7 @@ def _essence(found: PoolStatus) -> Any:
         [(one.id, one.state, one.run_id, one.attested, one.leaving_at, one.job) for one in found.instances],
         [(one.key, one.state, one.job_ids) for one in found.silent_workers],
         [one.id for one in found.waiting],
+        [msgspec.structs.replace(one, heard_at=None) for one in found.scale_sets],
         [(one.process, one.loop, one.error) for one in found.failing_loops],
         (found.pools, found.hold),
     )

@@ -9,12 +9,13 @@ from bullpen.model.ticket import parse_time
 from bullpen.model.worker import ACTIVE
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.run import RunSummary
+from bullpen.schema.scale_set import ScaleSetAnswer
 from bullpen.schema.status import PoolStatus, RateLimitAnswer, WaitingProvision
 from bullpen.schema.worker import SilentWorker
 
 NONE = "–"
 # What is left out first on a narrow terminal.
-SPARE = ("PID", "TYPE", "REPOSITORY", "SINCE", "HEARTBEAT", "EPOCH", "UNTIL", "CLASS")
+SPARE = ("PID", "TYPE", "REPOSITORY", "SINCE", "HEARTBEAT", "EPOCH", "UNTIL", "CLASS", "STARTING", "IDLE")
 
 
 def status_text(found: PoolStatus, now: datetime, width: int = 0) -> str:
@@ -29,6 +30,9 @@ def _sections(found: PoolStatus, now: datetime, width: int) -> Iterator[str]:
         if not any(run.repository for run in found.runs):
             titles.remove("REPOSITORY")
         yield _table(titles, [_run(run, now) for run in found.runs], width)
+    if found.scale_sets:
+        titles = ["SET", "HOLDER", "ASSIGNED", "RUNNING", "IDLE", "STARTING", "MIN/MAX", "OLDEST WAIT"]
+        yield _table(titles, [_set(one, now) for one in found.scale_sets], width)
     if found.instances:
         titles = ["INSTANCE", "STATE", "RUN", "CLASS", "TYPE", "UNTIL", "HEARTBEAT", "PID"]
         yield _table(titles, [_instance(one, now) for one in found.instances], width)
@@ -65,6 +69,13 @@ def _run(run: RunSummary, now: datetime) -> tuple[str, ...]:
     return run.id, state, f"{run.held} of {run.wanted}", classes or NONE, jobs or NONE, since, run.repository or NONE
 
 
+def _set(one: ScaleSetAnswer, now: datetime) -> tuple[str, ...]:
+    holder = ", ".join(filter(None, [one.holder or "none", _age(one.since, now)]))
+    jobs = ["?" if count is None else str(count) for count in (one.assigned, one.running)]
+    wait = ": ".join(filter(None, [_age(one.waits_since, now), one.why]))
+    return one.name, holder, *jobs, str(one.idle), str(one.starting), f"{one.min}/{one.max}", wait or NONE
+
+
 def _instance(one: InstanceAnswer, now: datetime) -> tuple[str, ...]:
     state = "idle, cleaning" if one.state is IDLE and not one.attested else one.state.value
     if one.job:
@@ -98,3 +109,7 @@ def _left(one: RateLimitAnswer, now: datetime) -> str:
 
 def _ago(at: str | None, now: datetime) -> str:
     return ago(parse_time(at) if at else None, now)
+
+
+def _age(at: str | None, now: datetime) -> str:
+    return _ago(at, now).removesuffix(" ago") if at else ""

@@ -12,8 +12,6 @@ from bullpen.ports.sources import no_store
 from bullpen.sources import Sent, send
 from bullpen.sources.work_tree import WorkTree, find_work_tree
 
-MEBIBYTE = 1024 * 1024
-
 
 def work_tree_of(settings: Settings | None, sync_dir: str | None, no_sync: bool) -> WorkTree | None:
     """The tree to send; None if there is none, or it must not be sent. Raise ConfigError, before a pool is opened."""
@@ -36,7 +34,7 @@ def sending(
         ports.sources,
         tree,
         cache=home / "sources" / "clients",
-        max_size=settings.sync.max_size * MEBIBYTE,
+        max_size=settings.sync.max_bytes,
         leave_out=pools,
         tell=tell,
         stop=stop,

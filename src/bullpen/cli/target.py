@@ -1,14 +1,13 @@
 """What a command works on: the pool of a home, or a server."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import TypeVar
 
 from bullpen.cli.backend import Backend
 from bullpen.cli.progress import ProgressDisplay
-from bullpen.cli.session import Work, perform_on
+from bullpen.cli.session import Opened, Work, perform_on
 from bullpen.config import Settings
+from bullpen.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 
@@ -18,7 +17,7 @@ class Target:
     """`settings` are None for a server, which goes by its own. `require` raises NotFound if there is no pool."""
 
     settings: Settings | None
-    opened: Callable[[], AbstractAsyncContextManager[Backend]]
+    opened: Opened[Backend]
     require: Callable[[], None]
     as_json: bool = False
 

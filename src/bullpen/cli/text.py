@@ -1,5 +1,6 @@
 """Formatting of plain text: aligned columns, relative times and plurals."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -26,9 +27,19 @@ def _folded(head: str, last: str, indent: str, width: int) -> list[str]:
     is_beside = width - len(head) >= NARROWEST
     margin = " " * len(head) if is_beside else indent + DEEPER
     room = max(width - len(margin), NARROWEST)
-    lines = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
+    lines = wrapped(last, room)
     first = head + lines.pop(0) if is_beside and lines else head
     return [first.rstrip(), *(margin + line for line in lines)]
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text in lines of at most `width`, 0 for any; all but the first begin with `indent`. Words, such as ids, and
+    commands in backticks stay whole, so that they can be pasted."""
+    if not width:
+        return [text]
+    joined = re.sub(r"(?<![^\s(])`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(joined, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines]
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0, spare: Sequence[str] = ()) -> str:

@@ -1,12 +1,14 @@
 """`bullpen why`: the story of a record, which is its last steps."""
 
+from collections.abc import Sequence
+
 import click
 
 from bullpen.cli.arguments import checked_id
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, arrow, print_json, say
 from bullpen.cli.text import columns
-from bullpen.schema.story import CiJobAnswer, StoryAnswer
+from bullpen.schema.story import CiJobAnswer, StoryAnswer, StoryLineAnswer
 
 EPILOG = """
 \b
@@ -14,6 +16,8 @@ Examples:
   bullpen why i-0123456789abcdef
   bullpen why j-0123456789abcdef
   bullpen why build-host-7          a worker, by its key
+  bullpen why acme/widgets          a repository: which id its bare name means in trust domains
+  bullpen why bullpen-medium        a scale set and its session
   bullpen why 4711                  every record of run 4711; the URL of the run's page works too
 """
 INDENT = "  "
@@ -23,7 +27,7 @@ INDENT = "  "
 @click.argument("id")
 @answering_options
 def command(given: PoolOptions, id: str) -> int:
-    """Show the last steps of an instance, provision, job, worker or run.
+    """Show the last steps of an instance, provision, job, worker, scale set, repository or run.
 
     Each step has its time, the new state, the process that made it, and the reason.
     """
@@ -45,14 +49,19 @@ def _story_text(story: StoryAnswer, width: int) -> str:
         head += f", and executes {_job_text(story.job)}"
     if story.leaving_at:
         head += f", and its machine will be taken away at {story.leaving_at}"
+    return f"{head}\n{steps_text(story.story, width)}".rstrip()
+
+
+def steps_text(steps: Sequence[StoryLineAnswer], width: int) -> str:
+    """The last steps of a record, in lines that fit into `width`, 0 for any."""
     lines = [
-        (line.at, line.step.strip("_").replace("_", " "), f"{arrow()} {line.state}", line.by, line.why)
-        for line in story.story
+        (step.at, step.step.strip("_").replace("_", " "), f"{arrow()} {step.state}", step.by, step.why)
+        for step in steps
     ]
     text = columns(lines, indent=INDENT)
     if width and max(map(len, text.splitlines()), default=0) > width:  # then the process stands beside its reason
         text = columns([(*line[:3], ": ".join(filter(None, line[3:]))) for line in lines], indent=INDENT, width=width)
-    return f"{head}\n{text}".rstrip()
+    return text
 
 
 def _job_text(job: CiJobAnswer) -> str:

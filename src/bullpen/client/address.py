@@ -1,11 +1,12 @@
 """Which server, with which token, verified by which certificates: checked before the first request."""
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from bullpen.auth.loopback import is_loopback
 from bullpen.errors import ConfigError
+from bullpen.lazy_dataclass import dataclass
 
 EXAMPLE = "such as https://bullpen.example.com or http://127.0.0.1:8420"
 TUNNEL = "Use https://; or forward the port with `ssh -L 8420:127.0.0.1:8420 HOST` and use http://127.0.0.1:8420."

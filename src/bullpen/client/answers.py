@@ -2,7 +2,6 @@
 answers there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ from bullpen.errors import (
     Unavailable,
 )
 from bullpen.extras import DISTRIBUTION
+from bullpen.lazy_dataclass import dataclass
 
 VERSION_HEADER = "bullpen-version"
 BUSY = 429

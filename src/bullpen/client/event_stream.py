@@ -1,11 +1,11 @@
 """Server-sent events, read piece by piece."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.schema.event import EventKind, GoneEvent, TroubleEvent, WorkersEvent
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.job import JobAnswer

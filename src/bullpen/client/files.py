@@ -18,7 +18,7 @@ from bullpen.client.transport import HttpRequest
 from bullpen.errors import Conflict, Interrupted, Refused
 from bullpen.host.packs import index_of
 from bullpen.model.manifest import source_id
-from bullpen.schema.sources import ArtifactList, AskMissing, MissingBlocks, PieceStored
+from bullpen.schema.sources import ArtifactList, AskMissing, MissingBlocks, PieceStored, SourceLimits
 
 if TYPE_CHECKING:
     from bullpen.client.async_client import AsyncClient
@@ -30,6 +30,10 @@ OCTETS = {"content-type": "application/octet-stream"}
 
 
 class FileMethods(Methods):
+    async def source_limits(self) -> SourceLimits:
+        """How large a project may be that the server takes. Raise ConfigError if it takes none."""
+        return await self._get("/v1/sources/limits", SourceLimits)
+
     async def missing_blocks(self, blocks: Sequence[str]) -> set[str]:
         """Which of at most 10,000 blocks the server lacks. It keeps the others for an hour."""
         # Asked twice, it answers the same: it is repeated as a GET would be.

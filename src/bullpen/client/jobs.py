@@ -2,13 +2,15 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from bullpen.client.base import PAGE, Methods, drawn_key, part
 from bullpen.client.transport import HttpRequest
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.model.job import FINISHED
 from bullpen.model.job import State as JobState
 from bullpen.schema.job import JobAnswer, JobList
-from bullpen.schema.requests import SubmitJob
+from bullpen.schema.requests import PostponeJob, SubmitJob
 
 LOG_PAGE = 64 * 1024  # bytes that a server sends at once
 FOLLOW_EVERY = 0.25  # seconds between two looks at a job's output
@@ -44,6 +46,13 @@ class JobMethods(Methods):
     async def cancel_job(self, job_id: str) -> JobAnswer:
         """End a job that waits; ask the worker of a running one to end it. One that has ended stays as it is."""
         request = HttpRequest("POST", f"/v1/jobs/{part(job_id)}/cancel")
+        return await self._requester.ask(request, JobAnswer)
+
+    async def postpone_job(self, job_id: str, seconds: float) -> JobAnswer:
+        """Keep a job that waits for a runner on its way, for at most 300 seconds; with 0, any runner may have it. One
+        that does not wait stays as it is."""
+        content = msgspec.json.encode(PostponeJob(seconds))
+        request = HttpRequest("POST", f"/v1/jobs/{part(job_id)}/postpone", content=content)
         return await self._requester.ask(request, JobAnswer)
 
     async def job_lines(self, job_id: str, *, follow: bool = True) -> AsyncIterator[str]:

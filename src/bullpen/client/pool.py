@@ -19,6 +19,10 @@ MOST_FAILURES = 30  # one after the other: a minute and more
 
 
 class PoolMethods(Methods):
+    async def reach(self, within: float) -> None:
+        """Ask whether a server answers at this URL, for so many seconds at most. Raise Unavailable if none does."""
+        await self._requester.reach(within)
+
     async def status(self) -> ServerStatus:
         """The pool in numbers, and the loops and settings of the server that answers."""
         return await self._get("/v1/status", ServerStatus)
@@ -76,7 +80,8 @@ class PoolMethods(Methods):
         return await self._get(f"/v1/workers/{quote(key, safe='/')}", WorkerAnswer)
 
     async def stories(self, id: str) -> StoryList:
-        """The last steps of an instance, provision, job or worker, or of all that belongs to a run. Raise NotFound."""
+        """The last steps of an instance, provision, job or worker, of a scale set and its session, or of all that
+        belongs to a run. Raise NotFound."""
         return await self._get(f"/v1/stories/{quote(id, safe='/')}", StoryList)
 
     async def events(self) -> AsyncIterator[PoolEvent]:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from bullpen.client.async_client import PATIENCE, TIMEOUT, AsyncClient
+from bullpen.client.requester import OnWait
 from bullpen.client.transport import BlockingTransport
 
 P = ParamSpec("P")
@@ -61,13 +62,21 @@ class Client:
     """A server, by its URL. Use it with `with`, or `close` it. For one thread at a time.
 
     `timeout` is for one answer, `patience` for repeating a request while the server is busy or away; both in seconds.
+    `on_wait` is called before each repetition, with the reason and the seconds that are left of the patience.
     `ca_file` has the certificates that sign the server's, instead of those of the system.
     """
 
     def __init__(
-        self, server: str, *, token: str = "", ca_file: str = "", timeout: float = TIMEOUT, patience: float = PATIENCE
+        self,
+        server: str,
+        *,
+        token: str = "",
+        ca_file: str = "",
+        timeout: float = TIMEOUT,
+        patience: float = PATIENCE,
+        on_wait: OnWait | None = None,
     ) -> None:
-        self._client = _Blocking(server, token, ca_file, timeout, patience)
+        self._client = _Blocking(server, token, ca_file, timeout, patience, on_wait)
         self.url = self._client.url
 
     provision = _awaited(AsyncClient.provision)
@@ -88,15 +97,18 @@ class Client:
     job_page = _awaited(AsyncClient.job_page)
     job = _awaited(AsyncClient.job)
     cancel_job = _awaited(AsyncClient.cancel_job)
+    postpone_job = _awaited(AsyncClient.postpone_job)
     job_log = _awaited(AsyncClient.job_log)
     job_lines = _iterated(AsyncClient.job_lines)
 
+    source_limits = _awaited(AsyncClient.source_limits)
     missing_blocks = _awaited(AsyncClient.missing_blocks)
     send_pack_piece = _awaited(AsyncClient.send_pack_piece)
     send_manifest_piece = _awaited(AsyncClient.send_manifest_piece)
     artifacts = _awaited(AsyncClient.artifacts)
     read_artifacts = _awaited(AsyncClient.read_artifacts)
 
+    reach = _awaited(AsyncClient.reach)
     status = _awaited(AsyncClient.status)
     instances = _iterated(AsyncClient.instances)
     instance_page = _awaited(AsyncClient.instance_page)

@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from socket import gaierror
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -21,16 +21,18 @@ from bullpen.client.address import Address, certificates
 from bullpen.client.answers import IS_URL, Reply
 from bullpen.errors import BullpenError, ConfigError, Unavailable
 from bullpen.extras import missing_extra
+from bullpen.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx
 
 CONNECTIONS = 20  # that a client keeps open at most
+CONNECT = 10.0  # seconds for a connection at most
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """`is_repeatable`: sent twice, it has the effect of once."""
+    """`is_repeatable`: sent twice, it has the effect of once. `timeout`: seconds for this answer, not the client's."""
 
     method: str
     path: str
@@ -38,6 +40,7 @@ class HttpRequest:
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     is_repeatable: bool = True
+    timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +79,20 @@ class AsyncTransport:
 
     def __init__(self, address: Address, timeout: float) -> None:
         self._address = address
+        self._timeout = timeout
         self._client = _made(_httpx().AsyncClient, address, timeout)
 
     async def exchange(self, request: HttpRequest) -> Reply:
-        with _translated(self._address):
-            answer = await self._client.request(**_arguments(self._address, request))
+        with _translated(self._address, request.timeout or self._timeout):
+            # httpx bounds the time between two bytes: a server may send one now and then.
+            async with _bounded(request.timeout):
+                answer = await self._client.request(**_arguments(self._address, request))
         return _reply(answer, answer.content)
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, silence: float) -> AsyncIterator[Stream]:
-        arguments = _arguments(self._address, request) | {"timeout": silence}
-        with _translated(self._address):
+        arguments = _arguments(self._address, request) | {"timeout": _limits(silence)}
+        with _translated(self._address, silence):
             async with self._client.stream(**arguments) as answer:
                 yield Stream(_reply(answer), answer.aiter_bytes())
 
@@ -102,17 +108,18 @@ class BlockingTransport:
 
     def __init__(self, address: Address, timeout: float) -> None:
         self._address = address
+        self._timeout = timeout
         self._client = _made(_httpx().Client, address, timeout)
 
     async def exchange(self, request: HttpRequest) -> Reply:
-        with _translated(self._address):
+        with _translated(self._address, request.timeout or self._timeout):
             answer = self._client.request(**_arguments(self._address, request))
         return _reply(answer, answer.content)
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, silence: float) -> AsyncIterator[Stream]:
-        arguments = _arguments(self._address, request) | {"timeout": silence}
-        with _translated(self._address), self._client.stream(**arguments) as answer:
+        arguments = _arguments(self._address, request) | {"timeout": _limits(silence)}
+        with _translated(self._address, silence), self._client.stream(**arguments) as answer:
             yield Stream(_reply(answer), _each(answer.iter_bytes()))
 
     async def pause(self, seconds: float) -> None:
@@ -149,15 +156,27 @@ def _made(kind: Any, address: Address, timeout: float) -> Any:
 
 
 def _options(address: Address, timeout: float) -> dict[str, Any]:
-    httpx = _httpx()
     return {
-        "timeout": httpx.Timeout(timeout, connect=min(timeout, 10.0)),
-        "limits": httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
+        "timeout": _limits(timeout),
+        "limits": _httpx().Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
         "verify": certificates(address) if address.is_encrypted else False,
         "trust_env": False,  # httpx fails on any proxy that it cannot use, also on one that this server is not behind
         "proxy": _proxy(address),
         "follow_redirects": False,  # a redirect must not send the token to another server
     }
+
+
+@asynccontextmanager
+async def _bounded(seconds: float | None) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as exc:
+        raise _httpx().ReadTimeout("") from exc
+
+
+def _limits(timeout: float) -> Any:
+    return _httpx().Timeout(timeout, connect=min(timeout, CONNECT))
 
 
 def _proxy(address: Address) -> str | None:
@@ -176,13 +195,14 @@ def _arguments(address: Address, request: HttpRequest) -> dict[str, Any]:
         headers.setdefault("content-type", "application/json")
     if address.token:
         headers["authorization"] = f"Bearer {address.token}"
-    return {
+    found: dict[str, Any] = {
         "method": request.method,
         "url": address.url + request.path,
         "params": dict(request.query) or None,
         "content": request.content,
         "headers": headers,
     }
+    return found if request.timeout is None else found | {"timeout": _limits(request.timeout)}
 
 
 def _reply(answer: "httpx.Response", content: bytes = b"") -> Reply:
@@ -190,15 +210,15 @@ def _reply(answer: "httpx.Response", content: bytes = b"") -> Reply:
 
 
 @contextmanager
-def _translated(address: Address) -> Iterator[None]:
+def _translated(address: Address, timeout: float) -> Iterator[None]:
     httpx = _httpx()
     try:
         yield
     except httpx.HTTPError as exc:
-        raise _error_of(httpx, address, exc) from exc
+        raise _error_of(httpx, address, exc, timeout) from exc
 
 
-def _error_of(httpx: Any, address: Address, exc: Exception) -> BullpenError:
+def _error_of(httpx: Any, address: Address, exc: Exception, timeout: float) -> BullpenError:
     url, causes = address.url, _causes(exc)
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -221,7 +241,9 @@ def _error_of(httpx: Any, address: Address, exc: Exception) -> BullpenError:
         return ConfigError(f"{url}: speaks no HTTP ({exc})", remedy=IS_URL, field="server")
     why = next((text for cause in reversed(causes) if (text := _said(cause))), type(exc).__name__)
     if isinstance(exc, httpx.TimeoutException):
-        why = "no connection in time" if isinstance(exc, httpx.ConnectTimeout) else "no answer in time"
+        connects = isinstance(exc, httpx.ConnectTimeout)
+        what, limit = ("connection", min(timeout, CONNECT)) if connects else ("answer", timeout)
+        why = f"no {what} in {round(limit, 1):g} s"
     remedy = "Check that `bullpen serve` runs there and that this machine can reach it."
     if isinstance(exc, httpx.RemoteProtocolError):
         why = "it hung up without an HTTP answer"

@@ -5,24 +5,29 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound, Refused
-from bullpen.inventory.live import every_live, live_pages
+from bullpen.inventory.instance_views import InstanceView, activities, leaving_at, viewed, views
 from bullpen.inventory.pages import Page, instance_page, job_page
 from bullpen.inventory.run_list import RunList, RunView, require_run, run_exists, runs
+from bullpen.inventory.sets import SetView, set_views
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.protection import DomainState, protection_state
+from bullpen.model import scale_set, set_session
 from bullpen.model.activity import Activity
 from bullpen.model.control import Control
 from bullpen.model.instance import TERMINATED, Instance, State
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
-from bullpen.model.signal import Pulse
+from bullpen.model.repository import ID_PREFIX, Repository
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import ACTIVE, Card, Worker
-from bullpen.pool import busy
+from bullpen.pool.live_instances import live_pages
 from bullpen.ports import FailingLoop, Ports
 
 __all__ = [
@@ -33,10 +38,10 @@ __all__ = [
     "Roster",
     "RunList",
     "RunView",
+    "SetView",
     "Silence",
     "Status",
     "Story",
-    "every_live",
     "instance_page",
     "is_suspect",
     "job_page",
@@ -55,21 +60,6 @@ PAGE = 500
 TOLD = 20  # provisions of a run whose stories are shown: the newest
 RUNS_SHOWN = 1000
 ROSTER_PAGE = 1000  # workers read at a time
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceView:
-    """An instance as its record says, what its agent last reported, and its process where it runs on this machine.
-
-    `leaving` is when its machine is to be interrupted, if its worker reported it; `activity` the job that a CI with
-    jobs of its own runs there.
-    """
-
-    instance: Instance
-    pulse: Pulse
-    pid: int | None
-    leaving: datetime | None = None
-    activity: Activity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +104,7 @@ class Status:
     """`counts` has live instances by class and state, `domains` workers by failure domain. `hold` says why no worker is
     declared lost now, if so; `failing` which loops of services keep failing. `waiting` are the provisions that wait for
     room under a cap, first come first; of a great many, some. `runs` are those that the pool serves; of a great many,
-    the first `RUNS_SHOWN` by id."""
+    the first `RUNS_SHOWN` by id. `sets` are the scale sets, whose runners belong to no run."""
 
     instances: tuple[InstanceView, ...]
     pools: tuple[Pool, ...]
@@ -126,6 +116,10 @@ class Status:
     domains: tuple[DomainState, ...] = ()
     controls: tuple[Control, ...] = ()
     runs: tuple[RunView, ...] = ()
+    sets: tuple[SetView, ...] = ()
+
+
+AnyRecord = Instance | Provision | Worker | Job | Repository | ScaleSet | SetSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +131,7 @@ class Story:
     """
 
     id: str
-    record: Instance | Provision | Worker | Job | None
+    record: AnyRecord | None
     lines: tuple[StoryLine, ...]
     leaving: datetime | None = None
     activity: Activity | None = None
@@ -146,10 +140,10 @@ class Story:
 async def status(ports: Ports, settings: Settings) -> Status:
     """Every instance that lives or whose end is owed, in order of id, every run that it serves, and every pool."""
     pids = {seen.id: seen.pid for seen in await ports.compute.sightings() if seen.alive}
-    leaving = await _leaving(ports)
+    leaving = await leaving_at(ports)
     found: list[InstanceView] = []
     async for page in live_pages(ports):
-        found += await _viewed(ports, settings, page, leaving, pids)
+        found += await viewed(ports, settings, page, leaving, pids)
     live = [view.instance for view in found]
     served = (await runs(ports, RUNS_SHOWN, live=live)).runs
     return replace(await overview(ports, settings, live), instances=tuple(found), runs=served)
@@ -171,24 +165,8 @@ async def overview(ports: Ports, settings: Settings, live: Sequence[Instance]) -
         counts=Counter((one.resource_class, one.state) for one in live if one.state is not TERMINATED),
         domains=protection.domains,
         controls=tuple((await ports.workers.controls()).values()),
+        sets=await set_views(ports, settings, live),
     )
-
-
-async def views(ports: Ports, settings: Settings, some: Sequence[Instance]) -> list[InstanceView]:
-    """Instances with what their agents reported. Their processes are not looked for."""
-    return await _viewed(ports, settings, some, await _leaving(ports) if some else {}, {})
-
-
-async def _viewed(
-    ports: Ports,
-    settings: Settings,
-    some: Sequence[Instance],
-    leaving: Mapping[str, datetime],
-    pids: Mapping[str, int | None],
-) -> list[InstanceView]:
-    pulses = await ports.signals.read([one.id for one in some]) if some else {}
-    jobs = _activities(ports, settings, pulses)
-    return [InstanceView(one, pulses[one.id], pids.get(one.id), leaving.get(one.id), jobs.get(one.id)) for one in some]
 
 
 async def pools(ports: Ports, settings: Settings, live: Sequence[Instance]) -> tuple[Pool, ...]:
@@ -226,17 +204,6 @@ def is_suspect(worker: Worker, now: datetime) -> bool:
     return worker.state is ACTIVE and worker.deadline is not None and worker.deadline <= now
 
 
-def _activities(ports: Ports, settings: Settings, pulses: Mapping[str, Pulse]) -> dict[str, Activity]:
-    """What living runners execute."""
-    now, within = ports.clock.now(), settings.timings.alive
-    return {id: job for id, job in busy.activities(settings, pulses).items() if pulses[id].is_recent(now, within)}
-
-
-async def _leaving(ports: Ports) -> dict[str, datetime]:
-    """When machines are to be interrupted, by instance; of a great many, some."""
-    return {one.instance_id: one.leaving for one in await ports.workers.leaving(PAGE) if one.leaving}
-
-
 async def _silent(ports: Ports) -> tuple[Silence, ...]:
     """The workers that have missed their lease; of a great many, some."""
     now = ports.clock.now()
@@ -255,12 +222,16 @@ async def _silent(ports: Ports) -> tuple[Silence, ...]:
 
 
 async def stories(ports: Ports, settings: Settings, subject: str) -> list[Story]:
-    """The story of an instance, provision, job or worker by id, or of all that belongs to a run. Raise NotFound."""
+    """The story of an instance, provision, job or worker by id, of a repository, or of a scale set and its session, by
+    name, or of all that a run has.
+
+    Raise NotFound.
+    """
     records = await _records(ports, subject)
     live = [id for id, one in records.items() if isinstance(one, Instance) and one.state is not TERMINATED]
-    jobs = _activities(ports, settings, await ports.signals.read(live)) if settings.on_github and live else {}
+    jobs = activities(ports, settings, await ports.signals.read(live)) if settings.on_github and live else {}
     lines = await ports.records.stories([*records])
-    leaving = await _leaving(ports) if any(isinstance(one, Instance) for one in records.values()) else {}
+    leaving = await leaving_at(ports) if any(isinstance(one, Instance) for one in records.values()) else {}
     found = [
         Story(
             id,
@@ -279,13 +250,13 @@ async def stories(ports: Ports, settings: Settings, subject: str) -> list[Story]
         )
     if not found:
         raise NotFound(
-            f"{subject}: no such instance, provision, job, worker or run",
+            f"{subject}: no such instance, provision, job, worker, scale set, run or repository",
             remedy="Run `bullpen status` to list what there is; ended records are forgotten after timings.purge.",
         )
     return found
 
 
-async def _records(ports: Ports, subject: str) -> dict[str, Instance | Provision | Worker | Job | None]:
+async def _records(ports: Ports, subject: str) -> dict[str, AnyRecord | None]:
     if subject.startswith("i-") and (instance := (await ports.records.instances([subject])).get(subject)):
         return {subject: instance}
     if subject.startswith("p-") and (provision := await ports.records.provision(subject)):
@@ -296,10 +267,20 @@ async def _records(ports: Ports, subject: str) -> dict[str, Instance | Provision
     worker = (await ports.workers.workers([subject])).get(subject)
     if worker is not None and "/" in subject:
         return {subject: worker}
-    of_run: list[Instance | Provision | Job | Worker] = [
+    if "/" in subject and (seen := await ports.records.repositories([subject.removeprefix(ID_PREFIX)])):
+        return {one.id: one for one in seen.values()}
+    of_run: list[AnyRecord] = [
         *([worker] if worker is not None else []),
+        *await _of_set(ports, subject),
         *await ports.records.told_provisions(subject, TOLD),
         *await ports.records.run_instances(subject),
         *await ports.jobs.of_run(subject, PAGE),
     ]
     return {record.id: record for record in of_run} or {subject: None}
+
+
+async def _of_set(ports: Ports, subject: str) -> list[ScaleSet | SetSession]:
+    """The records of a set, by its name or by the id of one of them."""
+    name = subject.removeprefix(scale_set.ID_PREFIX).removeprefix(set_session.ID_PREFIX)
+    found = (await ports.records.scale_sets()).get(name), (await ports.records.set_sessions()).get(name)
+    return [one for one in found if one is not None]

@@ -5,10 +5,10 @@ fewer than its limit, even none, and still have a next one.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bullpen.jobs.queries import submission_order
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job as jobs
 from bullpen.model.instance import Instance, State
 from bullpen.model.job import Job

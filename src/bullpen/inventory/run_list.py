@@ -5,31 +5,33 @@
     running        it has runners
     releasing      its runners are given back
 
-A run whose runners are back in the pool is not listed: `bullpen why` has its story until that is purged. So the cost
-grows with what lives and with the page, never with what was. No index is ordered by run, because a DynamoDB table has
-one that is ordered only within a run: each page looks through all that lives, as `status` does, and reads provisions
-and jobs only for its own runs.
+A run whose runners are back in the pool is not listed: `bullpen why` has its story until that is purged. A page reads
+instances, provisions and jobs of its own runs only; beside them, the provisions that are just being carried out, of all
+runs. So the cost grows with the page, and neither with the pool nor with what was. With a filter, a page looks at a
+bounded number of runs: it may hold fewer than its limit, even none, and still have a next one. So may a page that comes
+upon scale sets, whose runners belong to no run.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 from bullpen.concurrency import gather_or_cancel
 from bullpen.errors import NotFound
-from bullpen.inventory.live import every_live
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job as jobs
 from bullpen.model import limits
 from bullpen.model.instance import RUNNING, TERMINATED, Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import COMMITTED, OPEN, Provision, RunState
+from bullpen.model.scale_set import set_of_run_id
 from bullpen.ports import Ports
 
 ANY_TIME = datetime.max.replace(tzinfo=UTC)
 """Every provision that is open or owes something is due by then: an index of undecided and unsettled ones."""
 UNSETTLED = 10_000  # provisions of all runs that are looked at; far above what a pool serves at once
-WAITING_RUNS = 10_000  # runs with queued jobs
+LOOKED_AT = 1000  # runs that one page reads to find those that fit
 COUNTED_JOBS = 1_000  # queued and running jobs of one run that are counted
 SIDE_BY_SIDE = 16  # runs of a page that are read at once
 
@@ -101,23 +103,36 @@ async def runs(
 
     `live` are all instances that live, if the caller has read them already.
     """
+    size = max(limit, LOOKED_AT) if state or resource_class else limit + 1
+    found = await _next_runs(ports, size, after, live)
+    fitting = [
+        run_id
+        for run_id, one in found.items()
+        if (state is None or one.state is state)
+        and (not resource_class or resource_class in one.classes)
+        and set_of_run_id(run_id) is None  # `sets` shows those
+    ]
+    page = fitting[:limit]
+    views = await _viewed(ports, {run_id: found[run_id] for run_id in page})
+    last = page[-1] if len(fitting) > limit else [*found][-1] if len(found) == size else ""
+    return RunList(tuple(views), last)
+
+
+async def _next_runs(ports: Ports, size: int, after: str, live: Sequence[Instance] | None) -> dict[str, _Found]:
+    """The first `size` runs after `after`, by id, with what belongs to them."""
     found: dict[str, _Found] = defaultdict(_Found)
-    for run_id in await ports.jobs.waiting_runs(WAITING_RUNS, after):
+    for run_id in await ports.jobs.waiting_runs(size, after):
         found[run_id]  # it has an entry from now on
-    for one in await every_live(ports) if live is None else live:
+    if live is None:
+        for run_id, instances in (await ports.records.served_runs(size, after)).items():
+            found[run_id].instances += instances
+    for one in live or ():
         if one.run_id > after and one.state is not TERMINATED:
             found[one.run_id].instances.append(one)
     for provision in await ports.records.due_provisions(ANY_TIME, UNSETTLED):
         if provision.run_id > after:
             found[provision.run_id].unsettled.append(provision)
-    fitting = sorted(
-        run_id
-        for run_id, one in found.items()
-        if (state is None or one.state is state) and (not resource_class or resource_class in one.classes)
-    )
-    page = fitting[:limit]
-    views = await _viewed(ports, {run_id: found[run_id] for run_id in page})
-    return RunList(tuple(views), page[-1] if len(fitting) > limit else "")
+    return {run_id: found[run_id] for run_id in sorted(found)[:size]}
 
 
 async def run_exists(ports: Ports, run_id: str) -> bool:

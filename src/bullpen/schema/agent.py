@@ -6,6 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from bullpen.model.instance import State as InstanceState
+from bullpen.model.scale_set import SetEvents
 from bullpen.schema.base import AnswerBody
 from bullpen.schema.job import JobAnswer
 
@@ -35,6 +36,21 @@ class AgentToken(AnswerBody, frozen=True):
     token: Annotated[str, Meta(description="Token of the instance, for its agent's requests. A secret.")]
 
 
+class ServedRepository(AnswerBody, frozen=True, omit_defaults=True):
+    name: Annotated[str, Meta(description="Owner and name of the repository.")]
+    id: Annotated[int, Meta(description="The CI's id of the repository; 0 if it is not known yet.")] = 0
+
+
+class ServedSetAnswer(AnswerBody, frozen=True, omit_defaults=True):
+    """The scale set whose jobs a runner gets. The agent refuses all jobs but those of these repositories and events."""
+
+    name: Annotated[str, Meta(description="Name of the scale set: what a workflow names in `runs-on`.")]
+    events: Annotated[SetEvents, Meta(description="Events whose jobs the set serves.")]
+    repositories: Annotated[
+        tuple[ServedRepository, ...], Meta(description="Repositories that the set serves; empty for all.")
+    ] = ()
+
+
 class RegistrationAnswer(AnswerBody, frozen=True, omit_defaults=True):
     """Whether the record still asks for a registration, and what the agent needs for it; nothing, where it is done.
     `refusal` is why the CI gives nothing, for people. Never logged: `token`, `removal` and `jit` open the CI."""
@@ -48,6 +64,10 @@ class RegistrationAnswer(AnswerBody, frozen=True, omit_defaults=True):
     removal: Annotated[str, Meta(description="Removes the runner again. A secret.")] = ""
     jit: Annotated[str, Meta(description="A registration that was made already, for one job. A secret.")] = ""
     oldest: Annotated[str, Meta(description="Oldest version of the runner that the CI accepts; empty if unknown.")] = ""
+    id: Annotated[int, Meta(description="The CI's id of a registration that was made already; 0 if unknown.")] = 0
+    serves: Annotated[
+        ServedSetAnswer | None, Meta(description="The scale set whose jobs the runner gets; null if it serves a run.")
+    ] = None
     refusal: Annotated[str, Meta(description="Why the CI gives nothing, for people.")] = ""
 
 

@@ -52,6 +52,9 @@ class InstanceAnswer(AnswerBody, frozen=True):
     leaving_at: Annotated[
         Time | None, Meta(description="When its machine is going to be taken away; null if that is not known.")
     ] = None
+    silent: Annotated[
+        bool, Meta(description="Whether its agent has not beaten for as long as it takes to declare its worker lost.")
+    ] = False
     job: Annotated[
         CiJobAnswer | None, Meta(description="Job of a CI with jobs of its own that it runs now; null if none.")
     ] = None
@@ -73,6 +76,7 @@ def instance_of(
     *,
     pid: int | None = None,
     leaving: datetime | None = None,
+    silent: bool = False,
     activity: Activity | None = None,
     story: Sequence[StoryLine] = (),
 ) -> InstanceAnswer:
@@ -84,10 +88,13 @@ def instance_of(
         signal=pulse.signal.kind if pulse and pulse.signal else None,
         heartbeat_at=time_of(pulse.heartbeat.at) if pulse and pulse.heartbeat else None,
         leaving_at=time_of(leaving),
+        silent=silent,
         job=ci_job_of(activity),
         story=lines_of(story),
     )
 
 
 def instance_of_view(view: "InstanceView") -> InstanceAnswer:
-    return instance_of(view.instance, view.pulse, pid=view.pid, leaving=view.leaving, activity=view.activity)
+    return instance_of(
+        view.instance, view.pulse, pid=view.pid, leaving=view.leaving, silent=view.silent, activity=view.activity
+    )

@@ -70,6 +70,13 @@ class SubmitJob(RequestBody, frozen=True):
     ] = ""
 
 
+class PostponeJob(RequestBody, frozen=True):
+    seconds: Annotated[
+        float,
+        Meta(ge=0, le=limits.POSTPONE_SECONDS, description="Seconds that the job waits; 0: any runner may have it."),
+    ]
+
+
 class TakeJob(RequestBody, frozen=True):
     """`round` is that of the record which the agent acts on: it gets no job of a later owner."""
 
@@ -134,6 +141,12 @@ class ProvisionRun(RequestBody, frozen=True):
         Annotated[str, Meta(pattern=limits.whole(f"({limits.REPOSITORY})?"))],
         Meta(description="Repository of the run; jobs of other repositories are refused. Empty for none."),
     ] = ""
+    spares_silent: Annotated[
+        bool,
+        Meta(
+            description="Leave runners of the run that are silent as they are: they may come back. Else they are ended."
+        ),
+    ] = False
 
 
 class ReportSignal(RequestBody, frozen=True):
@@ -166,6 +179,16 @@ class RegisterRunner(RequestBody, frozen=True):
 
     run_id: RunId
     round: Annotated[Round, Meta(description="Round of the record that the agent acts on.")]
+    knows_sets: Annotated[
+        bool, Meta(description="Whether the agent judges jobs by the rules of a scale set. Without it, it gets none.")
+    ] = False
+    refused_job: Annotated[
+        str,
+        Meta(
+            max_length=limits.REASON_LENGTH,
+            description="Job of a scale set that the agent has refused since its last request, and why; empty if none.",
+        ),
+    ] = ""
 
 
 class ExchangeToken(RequestBody, frozen=True):

@@ -18,6 +18,12 @@ class AskMissing(RequestBody, frozen=True):
     ]
 
 
+class SourceLimits(AnswerBody, frozen=True):
+    """What the server takes of a project."""
+
+    max_size: Annotated[int, Meta(description="Bytes that the files of one project may have: `sync.max-size`.")]
+
+
 class MissingBlocks(AnswerBody, frozen=True):
     """The blocks to send. The store keeps the others for an hour."""
 

@@ -11,6 +11,7 @@ from bullpen.model.worker import ACTIVE, INACTIVE
 from bullpen.schema.base import AnswerBody, Time, filled, time_of
 from bullpen.schema.instance import InstanceAnswer, instance_of_view
 from bullpen.schema.run import RunSummary, run_summary_of
+from bullpen.schema.scale_set import ScaleSetAnswer, scale_set_of
 from bullpen.schema.worker import SilentWorker, silent_worker_of
 
 if TYPE_CHECKING:
@@ -115,6 +116,9 @@ class StatusAnswer(AnswerBody, frozen=True, kw_only=True):
     failing_loops: Annotated[
         list[FailingLoopAnswer], Meta(description="Loops of servers on this store of which every run fails.")
     ]
+    scale_sets: Annotated[list[ScaleSetAnswer], Meta(description="Runner scale sets, by name.")] = field(
+        default_factory=list
+    )
 
 
 S = TypeVar("S", bound=StatusAnswer)
@@ -188,6 +192,7 @@ def _status_of(kind: type[S], status: "Status", **others: Any) -> S:
         controls=[filled(ControlAnswer, one, name=one.id) for one in status.controls],
         waiting=[_waiting_of(one) for one in status.waiting],
         failing_loops=[filled(FailingLoopAnswer, one) for one in status.failing],
+        scale_sets=[scale_set_of(one) for one in status.sets],
         **others,
     )
 

@@ -12,6 +12,10 @@ from bullpen.model.instance import State as InstanceState
 from bullpen.model.job import State as JobState
 from bullpen.model.provision import Provision, ProvisionDebt
 from bullpen.model.provision import State as ProvisionState
+from bullpen.model.repository import State as RepositoryState
+from bullpen.model.scale_set import ScaleSet, SetDebt
+from bullpen.model.scale_set import State as SetState
+from bullpen.model.set_session import State as SessionState
 from bullpen.model.ticket import format_time
 from bullpen.model.transition import Debt, StoryLine
 from bullpen.model.worker import State as WorkerState
@@ -21,19 +25,25 @@ if TYPE_CHECKING:
     from bullpen.inventory import Story
 
 RECORD_STATES = sorted(
-    {one.value for kind in (InstanceState, ProvisionState, JobState, WorkerState) for one in kind} - {"absent"}
+    {
+        one.value
+        for kind in (InstanceState, ProvisionState, JobState, WorkerState, RepositoryState, SetState, SessionState)
+        for one in kind
+        if one != "absent"
+    }
 )
 RecordState: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": RECORD_STATES})]
-"""The state of an instance, a provision, a job or a worker."""
+"""The state of an instance, a provision, a job, a worker, a repository, a scale set or its session."""
 
 
 class DebtKind(StrEnum):
-    """What an instance or a provision may owe."""
+    """What an instance, a provision or a scale set may owe."""
 
     TERMINATE = InstanceDebt.TERMINATE.value
     OFFER = InstanceDebt.OFFER.value
     SETTLE = ProvisionDebt.SETTLE.value
     RELEASE = ProvisionDebt.RELEASE.value
+    RETIRE = SetDebt.RETIRE.value
 
 
 class DebtAnswer(AnswerBody, frozen=True):
@@ -91,7 +101,7 @@ def story_of(story: "Story") -> StoryAnswer:
     return StoryAnswer(
         id=story.id,
         state=record.state.value if record else None,
-        owes=debt_of(record.owes) if isinstance(record, Instance | Provision) else None,
+        owes=debt_of(record.owes) if isinstance(record, Instance | Provision | ScaleSet) else None,
         leaving_at=time_of(story.leaving),
         job=ci_job_of(story.activity),
         story=lines_of(story.lines),

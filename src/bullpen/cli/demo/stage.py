@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bullpen import jobs
-from bullpen.cli.output import say
+from bullpen.cli.output import answer_width, legible, say
 from bullpen.cli.progress import TICK, WORKING, ProgressDisplay
+from bullpen.cli.text import wrapped
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.ports import Ports
@@ -36,29 +37,30 @@ class DemoStage:
     def __init__(self, home: Path, settings: Settings) -> None:
         self.home = home
         self.settings = settings
-        self._good, self._bad, self._plain = (
-            ("\033[32m✔\033[0m", "\033[31m✘\033[0m", "\033[1m{}\033[0m")
-            if has_colours(sys.stdout)
-            else ("✔", "✘", "{}")
-        )
+        self._is_coloured = has_colours(sys.stdout)
         self._progress = ProgressDisplay()
 
     def close(self) -> None:
         """Restore the terminal."""
         self._progress.close()
 
-    def _say(self, line: str) -> None:
-        self._progress.restart(WORKING)
-        say(line)
-
     def title(self, text: str) -> None:
-        self._say(f"\n{self._plain.format(text)}")
+        self._progress.restart(WORKING)
+        say("\n" + "\n".join(self._painted("1", line) for line in wrapped(text, answer_width())))
 
     def check(self, is_true: bool, line: str) -> None:
         """Print a line and whether it is true; if not, end the demo."""
-        self._say(f"  {self._good if is_true else self._bad} {line}")
+        self._progress.restart(WORKING)  # first: while it is shown, it has put itself before stdout
+        mark, colour = ("✔", "32") if is_true else ("✘", "31")
+        head = f"  {legible(mark, sys.stdout)} "
+        width = answer_width()
+        text = f"\n{' ' * len(head)}".join(wrapped(line, max(width - len(head), 1) if width else 0))
+        say(f"  {self._painted(colour, head.strip())} {text}")
         if not is_true:
             raise CheckFailed(line)
+
+    def _painted(self, colour: str, text: str) -> str:
+        return f"\033[{colour}m{text}\033[0m" if self._is_coloured else text
 
     def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command as a user would."""

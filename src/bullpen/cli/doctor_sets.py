@@ -1,0 +1,103 @@
+"""The checks of `doctor` on scale sets: at GitHub, in the records, and against the caps. They change nothing."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from bullpen.cli.text import ago
+from bullpen.config import Settings
+from bullpen.errors import BullpenError
+from bullpen.inventory import SetView
+from bullpen.model import scale_set
+from bullpen.model.scale_set import ABSENT, RETIRED, RETIRING, ScaleSet
+from bullpen.ports import Ports, RegisteredSet
+from bullpen.ports.health import Finding, Health
+from bullpen.scale_sets.retirement import find_in_group
+from bullpen.scale_sets.rules import rules_of, tables
+from bullpen.scale_sets.set_writes import drift
+
+REFRESH = "Run `bullpen refresh`, or wait a minute if `bullpen serve` runs."
+
+
+def check_set_settings(settings: Settings) -> Iterator[Finding]:
+    """What the settings alone show: jobs that would wait for a cap, and re-runs that would be noticed late."""
+    rules = rules_of(settings)
+    if not rules:
+        return
+    wanted: Counter[str] = Counter()
+    for one in rules.values():
+        wanted[one.resource_class] += one.max
+    short = [
+        f"{wanted[name]} of class {name}, and {where} is {cap}"
+        for name in wanted
+        for where, cap in [_cap(settings, name)]
+        if wanted[name] > cap
+    ]
+    if not short and wanted.total() > settings.limits.max_instances:
+        short = [f"{wanted.total()}, and limits.max-instances is {settings.limits.max_instances}"]
+    if short:
+        remedy = "Jobs beyond the cap wait. Lower max of the sets, or raise the cap."
+        yield Finding("set sizes", Health.WARNING, f"the sum of max is {'; '.join(short)}", remedy)
+    if idle := [name for name, one in rules.items() if one.min == 0]:
+        yield _reruns(settings, idle)
+
+
+def _cap(settings: Settings, name: str) -> tuple[str, int]:
+    if own := settings.classes[name].max_instances:
+        return f"classes.{name}.max-instances", own
+    return "limits.max-instances", settings.limits.max_instances
+
+
+def _reruns(settings: Settings, names: Sequence[str]) -> Finding:
+    found = f"min is 0 for {', '.join(names)}: GitHub does not announce a re-run to a set without a registered runner"
+    if "/" in settings.github.scope or settings.github.webhook_secret:
+        return Finding("set re-runs", Health.OK, f"{found}, so it starts later than a push")
+    remedy = "Set github.webhook-secret and a webhook, or min = 1 where re-runs matter."
+    return Finding("set re-runs", Health.WARNING, f"{found}, and no webhook shows it", remedy)
+
+
+async def check_sets(ports: Ports, settings: Settings, views: Sequence[SetView]) -> list[Finding]:
+    """One finding for each set. Never raises a BullpenError."""
+    if not views:
+        return []
+    stored, found = await ports.records.scale_sets(), []
+    for view in views:
+        try:
+            found.append(await _check_set(ports, settings, view, stored))
+        except BullpenError as exc:
+            found.append(Finding(f"set {view.name}", Health.FAILED, str(exc), exc.remedy or "Try again."))
+    return found
+
+
+async def _check_set(ports: Ports, settings: Settings, view: SetView, stored: Mapping[str, ScaleSet]) -> Finding:
+    name, rules = view.name, rules_of(settings).get(view.name)
+    one = stored.get(name, scale_set.absent(name))
+    is_kept = one.state not in (ABSENT, RETIRED)
+    group = one.rules.group if is_kept or rules is None else rules.group
+    seen = await ports.scale_sets.find(one.ci_id) if one.ci_id else None
+    named = await find_in_group(ports, name, group)
+    if named is not None and named.id != one.ci_id and (one.ci_id or not is_kept):
+        where = tables(settings).get(name, f"scale set {name}")
+        text = f"{where}.name: GitHub has a scale set of this name, {named.id}, that this pool did not create"
+        remedy = f"Set another name, or take it with `bullpen refresh --adopt-set {name}`."
+        return Finding(f"set {name}", Health.FAILED, text, remedy)
+    if not is_kept:
+        remedy = "Start `bullpen serve`, or run `bullpen refresh`."
+        return Finding(f"set {name}", Health.WARNING, "it is not created yet", remedy)
+    if one.state is RETIRING:
+        return Finding(f"set {name}", Health.OK, f"it retires: {view.why}")
+    if seen is None:
+        lost = f"GitHub has lost it ({one.ci_id})" if one.ci_id else "GitHub does not have it"
+        return Finding(f"set {name}", Health.FAILED, lost, REFRESH)
+    if differs := drift(one, seen):
+        return Finding(f"set {name}", Health.WARNING, f"GitHub has it with {differs}", REFRESH)
+    return _listening(view, seen, ports.clock.now())
+
+
+def _listening(view: SetView, seen: RegisteredSet, now: datetime) -> Finding:
+    heard = f"GitHub last told of its jobs {ago(view.heard_at, now)}" if view.heard_at else "GitHub told of no job yet"
+    if view.holder:
+        since = f" since {ago(view.since, now)}" if view.since else ""
+        return Finding(f"set {view.name}", Health.OK, f"id {seen.id}; {view.holder} listens{since}; {heard}")
+    remedy = "Start `bullpen serve`: without it, jobs of this set wait."
+    return Finding(f"set {view.name}", Health.WARNING, f"id {seen.id}; {view.why}; {heard}", remedy)
