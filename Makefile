@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The Python that .venv is made from: `make PYTHON=/path/to/python3.12 setup`. Left empty, the first of these that runs
 # and is new enough: a version manager's shim may be on the PATH and still fail, so each one is tried, not just found.
 PYTHON ?=
-CANDIDATES := python3.13 python3.12 python3.11 python3
+CANDIDATES := python3.14 python3.13 python3.12 python3.11 python3
 IS_USABLE  := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 # The stamp holds the folder it was made in: a moved or copied tree, or a Python that is gone, gets a new environment.
@@ -35,17 +35,19 @@ demo: $(STAMP) ## Demonstrate the pool with real processes, in under a minute
 # Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.
 WORKERS ?= 4
 
-engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, an IAM simulator, what builds the docs and lints workflows
+engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, peers of scale sets and act (with Go and Rust), an IAM simulator, what builds the docs, lints their workflows and runs their commands
 	$(PY) tests/fakes/java_engines.py
 	$(PY) tests/fakes/github/description.py
+	$(PY) tests/fakes/peers.py
 	$(PY) tests/fakes/iam_simulator.py
 	$(PY) tests/fakes/api_tools.py
 	$(PY) tools/docs_tools.py
 
-quick: $(STAMP) ## Lint, then the tests that start no engine and hardly a process: little more than a minute, for while you work
+quick: $(STAMP) ## Lint, then the tests that start no engine and hardly a process, with fewer seeds and examples: about a minute, for while you work
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m pytest -q -n auto --dist worksteal -m 'not slow and not engines' --ignore tests/scenario
+	$(PY) -m pytest -q -n auto --dist worksteal -m 'not slow and not engines' --ignore tests/scenario \
+	  --hypothesis-profile quick
 
 test: check ## Lint, then run every test; what CI runs
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal

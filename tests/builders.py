@@ -8,9 +8,11 @@ from typing import Any
 
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
+from bullpen.model import repository as repositories
 from bullpen.model.fleet import FleetPlan
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
+from bullpen.model.repository import Repository
 from bullpen.model.signal import Kind, Signal
 from bullpen.model.ticket import Requirements, Ticket, UsageClass
 from bullpen.model.transition import Change
@@ -275,3 +277,19 @@ def settle(provision: Provision, purge_at: datetime | None = None) -> Change[Pro
 
 def committed(provision_id: str = "p-1", members: tuple[str, ...] = ("i-1",)) -> Provision:
     return decide(a_provision(provision_id), *members).after
+
+
+# ---- repositories
+
+
+def see_repository(name: str = "acme/web", ci_id: int = 42) -> Change[Repository]:
+    return repositories.see(repositories.absent(name), repositories.RepositorySeen(at=NOW, by=BY, ci_id=ci_id))
+
+
+def a_repository(name: str = "acme/web", ci_id: int = 42) -> Repository:
+    """One that was seen."""
+    return see_repository(name, ci_id).after
+
+
+def meet_repository(repository: Repository, ci_id: int = 43) -> Change[Repository]:
+    return repositories.meet(repository, repositories.RepositorySeen(at=NOW, by=BY, ci_id=ci_id))

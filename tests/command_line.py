@@ -14,6 +14,7 @@ from builders import open_provision
 from bullpen.cli.program import run
 from bullpen.config import Settings
 from bullpen.wiring import opened
+from made_homes import with_database
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class CommandLine:
         """A pool without instances in the default home; if a run is named, with an open provision of it."""
 
         async def make() -> None:
-            async with opened(self.folder / ".bullpen", Settings()) as ports:
+            async with opened(with_database(self.folder / ".bullpen"), Settings()) as ports:
                 if run_id:
                     later = ports.clock.now() + timedelta(seconds=600)
                     await ports.records.apply(open_provision(f"p-{run_id}", run_id=run_id, deadline=later))

@@ -4,17 +4,20 @@ everywhere, however slow the machine, so that a failure repeats."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from bullpen.sim.loop import virtual_run
 
-pytest_plugins = ["fakes.aws_fixtures", "fakes.ec2.fixtures", "fakes.github.fixtures"]
+pytest_plugins = ["fakes.aws_fixtures", "fakes.ec2.fixtures", "fakes.github.fixtures", "fakes.peer_fixtures"]
 
 settings.register_profile("bullpen", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("bullpen"), max_examples=20)  # for `make quick`
 settings.load_profile("bullpen")
 
 ENGINES = {
@@ -22,21 +25,42 @@ ENGINES = {
     "cloud_process",
     "iam",
     "github",
+    "emulator",
+    "go_client",
+    "act",
     "docs_tools",
     "workflow_linters",
+    "console_tools",
     "systemd_analyze",
 }  # the fixtures that start one
+
+
+COLLECTOR_THRESHOLDS = (20_000, 20, 100)
+"""New objects between two searches for garbage: a simulated history makes thousands each second, and few in cycles."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real_loop: run this async test on asyncio's own loop, in real time")
     config.addinivalue_line(
-        "markers", "engines: meets DynamoDB Local, ElasticMQ, our EC2, our GitHub, node or local machines"
+        "markers", "engines: meets DynamoDB Local, ElasticMQ, our EC2, our GitHub, peers, node or local machines"
     )
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As in a run that a script starts in the background. Every process below would inherit it, and a shell cannot
         # trap a signal that was ignored when it started: the tests that send SIGINT would wait in vain.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected lives as long as the run. Python's collector does not search it for garbage,
+    neither now nor during the tests: each search takes a quarter of a second."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(*COLLECTOR_THRESHOLDS)
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pip
 import pytest
 
 from bullpen import __version__
@@ -50,13 +51,19 @@ def succeeded(command: Sequence[str | Path], cwd: Path, **variables: str) -> str
     return found.stdout
 
 
+def unpacked_sdist(folder: Path) -> Path:
+    """The files that users get, in a folder of their own beside the archive."""
+    succeeded([TOOLS / "hatchling", "build", "-t", "sdist", "-d", folder], ROOT)
+    with tarfile.open(folder / f"{FILES}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / FILES
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist, and the wheel that is built from it, not from the checkout."""
     folder = tmp_path_factory.mktemp("dist")
-    succeeded([TOOLS / "hatchling", "build", "-t", "sdist", "-d", folder], ROOT)
-    with tarfile.open(folder / f"{FILES}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
+    unpacked_sdist(folder)
     succeeded([TOOLS / "hatchling", "build", "-t", "wheel", "-d", folder], folder / FILES)
     return folder
 
@@ -67,13 +74,20 @@ def wheel(built: Path) -> Path:
 
 
 class Environment:
-    """A virtual environment with nothing in it; pip of this one installs into it."""
+    """A virtual environment with nothing in it, or only pip; pip of this one installs into it."""
 
-    def __init__(self, folder: Path, python: str = sys.executable) -> None:
-        succeeded([python, "-m", "venv", "--without-pip", folder / "env"], folder)
+    def __init__(self, folder: Path, python: str = sys.executable, *, has_pip: bool = False) -> None:
+        succeeded([python, "-m", "venv", *([] if has_pip else ["--without-pip"]), folder / "env"], folder)
         self.folder = folder
         self.python = folder / "env/bin/python"
         self.bullpen = folder / "env/bin/bullpen"
+
+    def with_pip(self) -> "Environment":
+        """With the pip of these tests, instead of one that takes seconds to install."""
+        code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        site = Path(succeeded([self.python, "-c", code], self.folder).strip())
+        (site / "pip").symlink_to(Path(pip.__file__).parent)
+        return self
 
     def install(self, *requirements: str | Path) -> None:
         """Skip where no package can be fetched, unless every engine is required."""

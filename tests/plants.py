@@ -13,6 +13,7 @@ from bullpen.engines.memory import tables
 from bullpen.model import instance as instances
 from bullpen.model import provision as provision_steps
 from bullpen.model import ticket as tickets
+from bullpen.model import trust
 from bullpen.model.provision import Origin
 from bullpen.model.transition import Debt, Transition
 from bullpen.pool import lifecycle, offering
@@ -52,6 +53,19 @@ def without_version(step: str, *, state: bool = True, guards: bool = True) -> It
         patch.object(tables, "_assert_cleaned_before_claimed", lambda stored, landing: None),
     ):
         yield
+
+
+def repositories_by_name() -> Any:
+    """Every id of a repository's name means what the bare name means."""
+
+    def spellings(domain: str, first_ids: Any) -> tuple[str, ...]:
+        found = trust.of_repository(domain)
+        if found is None:
+            return (domain,)
+        first = first_ids.get(found.name.casefold(), 0)
+        return tuple(dict.fromkeys([domain, *(str(replace(found, id=id)) for id in (0, first))]))
+
+    return patch.object(trust, "spellings", spellings)
 
 
 @contextmanager

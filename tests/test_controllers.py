@@ -94,6 +94,7 @@ async def test_the_service_ends_all_its_loops_on_stop() -> None:
     assert asyncio.get_running_loop().time() < 31
 
 
+@pytest.mark.slow
 async def test_a_service_back_after_silence_expires_no_living_worker() -> None:
     """1,000 workers beat every 20 s; for 3 minutes no service receives them, then a fresh one does."""
     memory, settings = Memory(), Settings()

@@ -1,5 +1,6 @@
 """The distribution as users install it: built, checked by the tools of its registry, and used in clean environments."""
 
+import os
 import re
 import shlex
 import zipfile
@@ -9,7 +10,7 @@ import pytest
 
 from bullpen import __version__
 from bullpen.extras import DISTRIBUTION
-from installed import FILES, PIP, TOOLS, Environment, built, ran, succeeded, wheel
+from installed import CONSTRAINTS, FILES, PIP, TOOLS, Environment, built, ran, succeeded, wheel
 from walkthroughs import ROOT
 
 __all__ = ["built", "wheel"]  # the fixtures
@@ -30,7 +31,7 @@ def test_the_wheel_has_the_package_its_types_and_its_licence_and_nothing_of_the_
     assert {name.split("/")[0] for name in names} == {"bullpen", f"{FILES}.dist-info"}
 
 
-def test_the_base_shows_the_demo_and_runs_jobs_and_says_how_to_add_what_is_missing(wheel: Path, tmp_path: Path) -> None:
+def test_the_base_shows_the_demo_and_runs_jobs(wheel: Path, tmp_path: Path) -> None:
     env = Environment(tmp_path)
     env.install(wheel)
     assert "aiobotocore" not in env.modules()
@@ -40,11 +41,19 @@ def test_the_base_shows_the_demo_and_runs_jobs_and_says_how_to_add_what_is_missi
     assert output.count("hello") == 2
     succeeded([env.bullpen, "down"], tmp_path)
 
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_the_command_that_is_printed_for_a_missing_extra_installs_it(
+    installer: str, wheel: Path, tmp_path: Path
+) -> None:
+    """uv makes environments without pip. The extra is that of the installed version, which no registry has."""
+    env = Environment(tmp_path, has_pip=installer == "pip")
+    env.install(wheel, *(["uv"] if installer == "uv" else []))
     refused = ran([env.bullpen, "serve"], tmp_path)
     assert refused.returncode == 2
-    command = shlex.split(next(line for line in refused.stderr.splitlines() if "pip install" in line).split(": ", 1)[1])
-    assert command == [str(env.python), "-m", "pip", "install", f"{DISTRIBUTION}[serve]"]
-    env.install(command[-1])  # the extra of what is installed, which no registry has
+    command = shlex.split(refused.stderr.split("`")[1])
+    path = f"{env.python.parent}:{os.environ['PATH']}"
+    succeeded(command, tmp_path, PATH=path, PIP_CONSTRAINT=CONSTRAINTS, UV_CONSTRAINT=CONSTRAINTS)
     assert "litestar" in env.modules()
 
 

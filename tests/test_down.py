@@ -33,6 +33,7 @@ async def test_every_instance_ends_whatever_its_state_with_its_ticket_and_its_re
         assert [one.owes for one in records(world)] == [None] * 3
 
 
+@pytest.mark.slow
 async def test_a_provision_at_work_leaves_nothing_behind_whenever_it_is_met() -> None:
     for tenths in range(30):
         async with a_world(rates=Rates(latency=(0.05, 0.2)), temper=lambda n: Temper(boots_in=2.0)) as world:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from builders import a_signal, claimed, messages, on_offer, open_provision, running, terminated
+from builders import a_signal, claimed, messages, on_offer, open_provision, running, see_repository, terminated
 from bullpen import inventory, jobs
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
@@ -14,6 +14,7 @@ from bullpen.model import worker
 from bullpen.model.instance import Instance
 from bullpen.model.signal import DIRECT_LEASE, Heartbeat, Kind, direct_key
 from bullpen.model.transition import Change
+from bullpen.pool import live_instances
 from bullpen.ports import Ports
 
 
@@ -38,7 +39,7 @@ async def test_the_status_lists_what_lives_and_what_is_still_to_be_ended() -> No
 
 
 async def test_the_status_goes_on_after_the_first_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory.live, "LIVE_PAGE", 2)
+    monkeypatch.setattr(live_instances, "LIVE_PAGE", 2)
     ports = await holding(*(on_offer(f"i-{number}") for number in range(5)))
     assert len((await inventory.status(ports, Settings())).instances) == 5
 
@@ -166,3 +167,11 @@ async def test_a_roster_looks_at_a_bounded_number_of_workers(monkeypatch: pytest
 
 def a_first_beat(ports: Ports, lease: float = 60.0) -> worker.Beat:
     return worker.Beat(at=ports.clock.now(), by="a test", token=0, lease=lease)
+
+
+@pytest.mark.parametrize("subject", ["acme/web", "ACME/Web", "repository:acme/web"])
+async def test_the_story_of_a_repository_is_found_by_its_name(subject: str) -> None:
+    ports = await holding()
+    await ports.records.apply(see_repository())
+    (story,) = await inventory.stories(ports, Settings(), subject)
+    assert (story.id, [line.step for line in story.lines]) == ("repository:acme/web", ["see"])

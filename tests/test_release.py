@@ -208,6 +208,7 @@ async def test_a_run_whose_runners_are_all_gone_and_forgotten_is_over_as_well() 
         assert only.is_closed
 
 
+@pytest.mark.slow
 async def test_the_run_of_a_killed_provision_is_released() -> None:
     for step in range(15, 140, 5):
         async with a_world() as world:

@@ -1,63 +1,18 @@
-"""`bullpen run` on virtual time: runners, jobs, their output, losses and replacements, and everything given back."""
+"""`bullpen run` on virtual time: runners, jobs, their output, and everything given back."""
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from bullpen.errors import ConfigError, Unavailable
-from bullpen.jobs import JobRequest, of_run, submit
-from bullpen.model.instance import RUNNING
-from bullpen.model.job import FINISHED, QUEUED, Job, Result
-from bullpen.model.job import RUNNING as JOB_RUNNING
-from bullpen.model.ticket import UsageClass
+from bullpen.jobs import of_run, submit
+from bullpen.model.job import FINISHED, Job, Result
 from bullpen.provision import Request
-from bullpen.run import RunOptions, RunOutcome, exit_code_of, numbered, run
-from bullpen.sim.agent import Temper
-from bullpen.sim.world import World
+from bullpen.run import RunOptions, exit_code_of, numbered, run
 from bullpen.sources import Sent
 from fixtures import a_world, machines, provisioned, records, released, small
-
-ORDER = JobRequest("run-1", ("true",))
-
-
-def wanted(*commands: str, **changes: Any) -> list[JobRequest]:
-    return [
-        replace(ORDER, command=tuple(words.split()), name=f"job-{n}", index=n, **changes)
-        for n, words in enumerate(commands)
-    ]
-
-
-async def a_run(
-    world: World, requests: list[JobRequest], count: int = 2, stop: asyncio.Event | None = None, **needs: Any
-) -> tuple[RunOutcome, list[str]]:
-    printed: list[str] = []
-    partial, options = needs.pop("allow_partial", False), needs.pop("options", RunOptions())
-    files = needs.pop("files", None)
-    asked = world.settings.requirements("small", **needs)
-    request = Request("run-1", count, asked, world.settings.timings.max_runtime, allow_partial=partial)
-    ran = await run(
-        world.ports(),
-        world.settings,
-        request,
-        requests,
-        stop=stop or asyncio.Event(),
-        options=options,
-        write=lambda job, line: printed.append(f"{job.name} {line}"),
-        files=files,
-    )
-    return ran, printed
-
-
-async def until_running(world: World, count: int, losses: int = 0) -> list[Job]:
-    """The jobs that run and were lost so often, once there are so many."""
-    while True:
-        running = [j for j in world.memory.tables.jobs.values() if j.state is JOB_RUNNING and j.losses == losses]
-        if len(running) >= count:
-            return running
-        await asyncio.sleep(0.1)
-
+from some_runs import ORDER, a_run, lose_runner, until_running, wanted
 
 # -------------------------------------------------------------------------------------------------------- in good order
 
@@ -150,154 +105,6 @@ async def test_a_job_that_takes_too_long_is_ended() -> None:
         assert (ran.jobs[0].result, ran.exit_code) == (Result.TIMED_OUT, 124)
 
 
-# --------------------------------------------------------------------------------------------------------------- losses
-
-
-async def test_a_lost_runner_is_replaced_and_its_job_runs_again_with_one_result() -> None:
-    async with a_world(settings=small()) as world:
-        running = asyncio.get_running_loop().create_task(a_run(world, wanted("sleep 300", "sleep 300"), count=2))
-        victim, survivor = await until_running(world, 2)
-        world.agents[victim.instance_id].kill()
-        world.memory.yard.end(victim.instance_id)
-        ran, printed = await running
-        assert ran.exit_code == 0
-        told = {job.id: job for job in ran.jobs}
-        assert (told[victim.id].losses, told[survivor.id].losses) == (1, 0)
-        assert told[victim.id].instance_id not in (victim.instance_id, survivor.instance_id), "on a new runner"
-        steps = [line.step for line in world.memory.tables.stories[victim.id]]
-        assert steps.count("finish") == 1
-        assert any("attempt 2" in line for line in printed)
-        assert records(world, RUNNING) == []
-
-
-async def test_one_lost_runner_of_three_that_came_on_demand_instead_of_spot_gets_one_replacement() -> None:
-    async with a_world(settings=small(spot_fallback=True)) as world:
-        world.memory.yard.spot_capacity = 0
-        run = a_run(world, wanted(*["sleep 300"] * 3), count=3, usage_class=UsageClass.SPOT)
-        running = asyncio.get_running_loop().create_task(run)
-        victim, *_ = await until_running(world, 3)
-        world.agents[victim.instance_id].kill()
-        world.memory.yard.end(victim.instance_id)
-        ran, _ = await running
-        assert ran.exit_code == 0
-        assert len(records(world)) == 4
-
-
-@pytest.mark.parametrize("allow_partial", [False, True])
-async def test_a_replacement_that_cannot_be_launched_is_asked_for_again_after_a_while(allow_partial: bool) -> None:
-    async with a_world(settings=small()) as world:
-        run = a_run(world, wanted("sleep 300", "sleep 300"), count=2, allow_partial=allow_partial)
-        running = asyncio.get_running_loop().create_task(run)
-        victim, _ = await until_running(world, 2)
-        world.memory.yard.capacity = 0
-        world.agents[victim.instance_id].kill()
-        world.memory.yard.end(victim.instance_id)
-        await asyncio.sleep(100)
-        asked = len(world.memory.yard.answers)
-        await asyncio.sleep(100)
-        assert 15 <= len(world.memory.yard.answers) - asked <= 20, "every 5 s and a little"
-        world.memory.yard.capacity = 10
-        ran, _ = await running
-        assert ran.exit_code == 0
-
-
-async def test_a_mute_runner_is_kept_for_its_return_but_not_counted_and_ended_with_the_run() -> None:
-    async with a_world(settings=small()) as world:
-        running = asyncio.get_running_loop().create_task(a_run(world, wanted("sleep 200"), count=1))
-        (victim,) = await until_running(world, 1)
-        world.agents[victim.instance_id].pause()
-        ran, _ = await running
-        assert ran.exit_code == 0
-        assert ran.jobs[0].instance_id != victim.instance_id
-        assert victim.instance_id not in machines(world)
-        assert ran.released is not None
-        assert victim.instance_id not in ran.released.terminated, "the release did not wait for it"
-
-
-async def test_a_job_that_loses_three_runners_fails_with_the_reason() -> None:
-    async with a_world(settings=small()) as world:
-        running = asyncio.get_running_loop().create_task(a_run(world, wanted("sleep 1000"), count=1))
-        for losses in range(3):
-            (job,) = await until_running(world, 1, losses)
-            world.agents[job.instance_id].kill()
-            world.memory.yard.end(job.instance_id)
-        ran, _ = await running
-        assert (ran.exit_code, ran.jobs[0].result) == (1, Result.FAILED)
-        assert "3" in ran.jobs[0].reason
-
-
-# ------------------------------------------------------------------------------------------------------ one job on each
-
-ONE_EACH = RunOptions(one_each=True)
-
-
-async def lose_runner(world: World, job: Job) -> None:
-    world.agents[job.instance_id].kill()
-    world.memory.yard.end(job.instance_id)
-
-
-async def until_kept(world: World, job: Job) -> None:
-    while True:
-        if any(line.step == "postpone" for line in world.memory.tables.stories[job.id]):
-            return
-        await asyncio.sleep(0.1)
-
-
-async def test_each_runner_executes_one_job_however_fast_it_is() -> None:
-    async with a_world(settings=small()) as world:
-        ran, _ = await a_run(world, wanted(*["true"] * 8), count=8, options=ONE_EACH)
-        assert len({job.instance_id for job in ran.jobs}) == 8
-
-
-async def test_the_job_of_a_lost_runner_waits_for_its_replacement_although_others_are_free() -> None:
-    async with a_world(settings=small(), temper=lambda n: Temper(boots_in=1.0 if n < 3 else 80.0)) as world:
-        run = a_run(world, wanted("sleep 300", "true", "true"), count=3, options=ONE_EACH)
-        running = asyncio.get_running_loop().create_task(run)
-        (victim,) = [job for job in await until_running(world, 1) if job.command[0] == "sleep"]
-        await asyncio.sleep(10)  # the others have ended, and their runners are free
-        await lose_runner(world, victim)
-        ran, _ = await running
-        assert ran.exit_code == 0
-        assert ran.jobs[0].losses == 1
-        assert len({victim.instance_id, *(job.instance_id for job in ran.jobs)}) == 4, "on a runner that had no job"
-
-
-async def test_without_a_replacement_the_job_of_a_lost_runner_goes_to_another_runner() -> None:
-    async with a_world(settings=small()) as world:
-        run = a_run(world, wanted("sleep 300", "true"), count=2, options=ONE_EACH)
-        running = asyncio.get_running_loop().create_task(run)
-        (victim,) = [job for job in await until_running(world, 1) if job.command[0] == "sleep"]
-        await asyncio.sleep(10)
-        world.memory.yard.capacity = 0
-        await lose_runner(world, victim)
-        ran, _ = await running
-        assert ran.exit_code == 0
-        assert ran.jobs[0].instance_id == ran.jobs[1].instance_id
-
-
-async def test_if_the_run_is_killed_while_a_lost_job_is_kept_another_runner_takes_it() -> None:
-    async with a_world(settings=small()) as world:
-        request = Request("run-1", 2, world.settings.requirements("small"), world.settings.timings.max_runtime)
-        process, _ = world.start(
-            "run",
-            lambda ports: run(
-                ports,
-                world.settings,
-                request,
-                wanted("sleep 300", "true"),
-                stop=asyncio.Event(),
-                options=ONE_EACH,
-            ),
-        )
-        (victim,) = [job for job in await until_running(world, 1) if job.command[0] == "sleep"]
-        await asyncio.sleep(10)
-        await lose_runner(world, victim)
-        await until_kept(world, victim)
-        process.kill()
-        await asyncio.sleep(120)
-        assert world.memory.tables.jobs[victim.id].state is not QUEUED
-
-
 # -------------------------------------------------------------------------------------------------- retries, fail fast
 
 
@@ -318,6 +125,7 @@ async def test_a_job_that_failed_runs_again_and_the_last_result_counts() -> None
         assert len(records(world)) == 2, "no runner is launched for another try"
 
 
+@pytest.mark.slow
 async def test_another_try_does_not_wait_for_a_runner_that_is_at_work() -> None:
     async with a_world(settings=small()) as world:
         began = asyncio.get_running_loop().time()

@@ -1,11 +1,11 @@
 """The state machines as a page, drawn from the transitions: `python tools/diagrams.py > docs/state-machines.md`."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bullpen.model import control, instance, job, provision, worker
+from bullpen.model import control, instance, job, provision, repository, scale_set, set_member, set_session, worker
 from bullpen.model.transition import Change, Guard, Transition
 from bullpen.model.worker import WorkerFate
 
@@ -13,8 +13,10 @@ sys.path.append(
     str(Path(__file__).parents[1] / "tests")
 )  # the records that the steps are tried on are those of the tests
 import builders
+import set_builders
 
 Step = Transition[Any, Any]
+Words = Mapping[tuple[str, str, Any], str]
 
 OPENING = """\
 # State machines
@@ -61,14 +63,44 @@ What sweepers agree on before they declare workers lost: one record `ingest`, on
 per failure domain with its budget of losses.
 """
 
+SCALE_SETS = """
+## Scale set
+
+What a workflow names in `runs-on`. *Want* is written before the set is created at the CI, so that a set whose creator
+was killed is recognised. A set of the same name that was there before is left alone.
+"""
+
+SET_MEMBERS = """
+## Member of a scale set
+
+An instance that serves a set. Besides these steps it takes those of any instance: it is claimed, rolled back, released
+and expired as for a run. *Engage* also needs, in the same write, that the set is ready.
+"""
+
+SET_SESSIONS = """
+## Session of a scale set
+
+Which process listens to a set. A held session is taken only after its record stood still for a whole lease, on the
+monotonic clock of the process that takes it.
+"""
+
+REPOSITORIES = """
+## Repository
+
+Which repository a bare name in a trust domain means: the first that was seen under it, for ever. One that is created
+again under the name has another id, and inherits nothing by that name.
+"""
+
 WORDS = {
     ("attested", "is", True): "it is attested",
     ("attested", "is", False): "it is not attested",
+    ("ci_id", "is", None): "its id at the CI is the one that was asked for",
     ("cleanup_at", "is", None): "its time to be cleaned up is the one seen",
     ("deadline", "is", None): "its deadline is the one seen",
     ("epoch", "is", None): "its epoch is the one of the current assignment",
     ("fate", "is", WorkerFate.KEEP): "it may come back",
     ("fence", "is", None): "its fence is the one of the current assignment",
+    ("holder", "is", None): "the writer is its holder",
     ("image_generation", "is", None): "its image generation is the current one",
     ("provision_id", "is", None): "it was acquired for this provision",
     ("round", "is", None): "its round is the one seen",
@@ -80,6 +112,13 @@ WORDS = {
     ("worker", "is", None): "its worker is the one of the current assignment",
 }
 """What a guard requires, by field, test and value; None: the value of the event."""
+
+WORDS_OF_SESSIONS = {("epoch", "is", None): "it is the writer's epoch"}
+WORDS_OF_MEMBERS = {
+    ("run_id", "is", None): "it was claimed for this set",
+    ("trust_domain", "is", None): "its trust domain is the set's",
+}
+"""Where the words of these machines differ."""
 
 
 def render() -> str:
@@ -94,9 +133,15 @@ def machines() -> dict[str, str]:
         worker: (WORKERS, _worker_samples()),
         job: (JOBS, _job_samples()),
         control: (CONTROLS, _control_samples()),
+        scale_set: (SCALE_SETS, _scale_set_samples()),
+        set_member: (SET_MEMBERS, _set_member_samples()),
+        set_session: (SET_SESSIONS, _set_session_samples()),
+        repository: (REPOSITORIES, _repository_samples()),
     }
+    words: dict[Any, Words] = {set_session: WORDS | WORDS_OF_SESSIONS, set_member: WORDS | WORDS_OF_MEMBERS}
     return {
-        module.__name__: title + "".join(_machine(module.STEPS, samples)) for module, (title, samples) in parts.items()
+        module.__name__: title + "".join(_machine(module.STEPS, samples, words.get(module, WORDS)))
+        for module, (title, samples) in parts.items()
     }
 
 
@@ -185,7 +230,40 @@ def _control_samples() -> list[Change[Any]]:
     ]
 
 
-def _machine(steps: Sequence[Step], samples: Iterable[Change[Any]]) -> Iterable[str]:
+def _scale_set_samples() -> list[Change[Any]]:
+    walk = set_builders.retired()
+    at_work = set_builders.a_ready_set()
+    return [
+        *walk,
+        set_builders.correct(at_work),
+        set_builders.mark_missing(at_work),
+        set_builders.revive(set_builders.retiring()[-1].after),
+    ]
+
+
+def _set_member_samples() -> list[Change[Any]]:
+    engaged = set_builders.engaged()[-1]
+    return [engaged, set_builders.extend(engaged.after), set_builders.recall(engaged.after)]
+
+
+def _set_session_samples() -> list[Change[Any]]:
+    taken = set_builders.take()
+    own = (
+        set_builders.renew,
+        set_builders.open_session,
+        set_builders.record_message,
+        set_builders.record_failure,
+        set_builders.yield_session,
+    )
+    return [taken, *(step(taken.after) for step in own)]
+
+
+def _repository_samples() -> list[Change[Any]]:
+    seen = builders.see_repository()
+    return [seen, builders.meet_repository(seen.after)]
+
+
+def _machine(steps: Sequence[Step], samples: Iterable[Change[Any]], words: Words) -> Iterable[str]:
     guards = {sample.step: sample.guards for sample in samples}
     yield "\n```mermaid\nstateDiagram-v2\n"
     for step in steps:
@@ -193,7 +271,7 @@ def _machine(steps: Sequence[Step], samples: Iterable[Change[Any]]) -> Iterable[
             yield f"    {_node(source)} --> {_node(step.target or source)}: {_name(step)}\n"
     yield "```\n\n| step | from → to | needs | what it is |\n|---|---|---|---|\n"
     for step in steps:
-        needs = "; ".join(_in_words(guard) for guard in guards[step.step]) or "–"
+        needs = "; ".join(_in_words(guard, words) for guard in guards[step.step]) or "–"
         path = f"{', '.join(_plain(source) for source in step.sources)} → {_plain(step.target or 'the same')}"
         marks = (" ↻" if step.draws_round else "") + (" ◦" if step.silent else "")
         yield f"| {_name(step)}{marks} | {path} | {needs} | {' '.join(step.doc.split()) or '–'} |\n"
@@ -212,10 +290,10 @@ def _plain(state: str) -> str:
     return "–" if state == "absent" else str(state)
 
 
-def _in_words(guard: Guard) -> str:
-    for (field, test, value), words in WORDS.items():
+def _in_words(guard: Guard, words: Words) -> str:
+    for (field, test, value), said in words.items():
         if (field, test) == (guard.field, guard.test) and value in (None, guard.value):
-            return words
+            return said
     raise LookupError(f"{guard}: say in WORDS what it demands")
 
 

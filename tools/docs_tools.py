@@ -3,8 +3,10 @@
     zensical     builds the site                    PyPI, the extra `docs` with the versions of constraints.txt
     zizmor       looks for insecure workflows       the same
     actionlint   looks for workflows that fail      a Go module, built by `go install`
+    console      `aws`, `pipx` and `uv`, which      PyPI, in the versions below
+                 commands of the docs use
 
-They are in an environment of their own, so that neither users nor the other tests install them.
+They are in environments of their own, so that neither users nor the other tests install them.
 `python tools/docs_tools.py` fetches beforehand.
 """
 
@@ -21,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+CONSOLE = ("awscli==1.46.2", "pipx==1.18.4", "uv==0.13.8")
 ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 FETCHING_TAKES = 600.0  # seconds; 20 MB, and a minute to compile actionlint on a busy machine
 
@@ -30,11 +33,16 @@ class DocsToolsMissing(Exception):
 
 
 def zensical() -> Path:
-    return _environment() / "bin" / "zensical"
+    return _of_the_site() / "bin" / "zensical"
 
 
 def zizmor() -> Path:
-    return _environment() / "bin" / "zizmor"
+    return _of_the_site() / "bin" / "zizmor"
+
+
+def console() -> Path:
+    """The directory of the programs."""
+    return _environment("console", CONSOLE, CONSOLE) / "bin"
 
 
 def actionlint() -> Path:
@@ -51,21 +59,25 @@ def actionlint() -> Path:
     return target
 
 
-def _environment() -> Path:
+def _of_the_site() -> Path:
     """Where zensical and zizmor are installed, with exactly the versions of constraints.txt."""
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
     pins = (ROOT / "constraints.txt").read_text()
     names = [re.split(r"[^\w-]", requirement)[0] for requirement in extra]
     chosen = [line for line in pins.splitlines() if line.partition("==")[0] in names]
-    made_of = "\n".join([sys.version, *chosen])
-    target = _cache() / f"docs-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
+    return _environment("docs", chosen, ["-c", str(ROOT / "constraints.txt"), *extra])
+
+
+def _environment(name: str, made_of: Sequence[str], wanted: Sequence[str]) -> Path:
+    """An environment with what pip installs of `wanted`; made if there is none of this content."""
+    pinned = "\n".join([sys.version, *made_of])
+    target = _cache() / f"{name}-{hashlib.sha256(pinned.encode()).hexdigest()[:16]}"
     if not target.exists():
-        with _one_at_a_time("docs") as aside:
+        with _one_at_a_time(name) as aside:
             if not target.exists():
                 made = aside / "made"
                 _run([sys.executable, "-m", "venv", str(made)])
-                constrained = ["-c", str(ROOT / "constraints.txt"), *extra]
-                _run([str(made / "bin/python"), "-m", "pip", "install", "--quiet", *constrained])
+                _run([str(made / "bin/python"), "-m", "pip", "install", "--quiet", *wanted])
                 # The scripts name the Python by its path: written again for the place where they stay.
                 for script in [path for path in (made / "bin").iterdir() if path.is_file() and not path.is_symlink()]:
                     content = script.read_bytes()
@@ -110,6 +122,6 @@ def _run(command: Sequence[str], **environ: str) -> None:
 
 if __name__ == "__main__":
     try:
-        print(f"the tools of the docs: {zensical()}, {zizmor()}, {actionlint()}")
+        print(f"the tools of the docs: {zensical()}, {zizmor()}, {actionlint()}, {console()}")
     except DocsToolsMissing as exc:
         sys.exit(str(exc))

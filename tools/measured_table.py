@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS, OPERATING = ROOT / "README.md", ROOT / "docs/benchmarks.md", ROOT / "docs/operating.md"
 RESULTS = ROOT / "bench/results.json"
-AWS, COST = "aws: ", "aws cost: "
+AWS, COST, MACHINE = "aws: ", "aws cost: ", "machine: "
 OWN = ("processor time of the control plane", "sequential hops")
 """How the names of rows on AWS end that say what a time consists of, apart from the local engines."""
 
@@ -65,6 +65,7 @@ def tables() -> dict[tuple[Path, str], str]:
     by_name = {row["name"]: row for row in _results()}
     return {
         (README, "measured"): _with_targets((asked, by_name[name]) for asked, name in QUESTIONS) + _met(),
+        (BENCHMARKS, "machine"): _of_the_machine(),
         (BENCHMARKS, "virtual"): _with_targets(_named(_is_virtual)),
         (BENCHMARKS, "host"): _with_targets(_named(lambda name: not _is_virtual(name) and not name.startswith(AWS))),
         (BENCHMARKS, "aws"): _with_targets(_on_aws()),
@@ -105,6 +106,13 @@ def _named(belongs: Callable[[str], bool]) -> list[tuple[str, Row]]:
 def _on_aws() -> list[tuple[str, Row]]:
     rows = [row for row in _results() if row["name"].startswith(AWS)]
     return [(row["name"], row) for row in rows if row["target"] or not row["ok"] or row["name"].endswith(OWN)]
+
+
+def _of_the_machine() -> str:
+    rows = [row for row in _results() if row["name"].startswith(MACHINE)]
+    cells = [(row["name"].removeprefix(MACHINE), _measured(row)) for row in rows]
+    opening = "Times depend on the machine. All times on this page are from this one:\n\n"
+    return opening + _table(("the machine", "measured"), cells) if cells else ""  # results of an earlier version
 
 
 def _is_virtual(name: str) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import NODEFAULT, structs
 
 from bullpen import config
-from bullpen.config import ResourceClass, Settings
-from bullpen.settings.setting import known_settings
+from bullpen.config import ResourceClass, ScaleSetSettings, Settings
+from bullpen.settings.setting import SCALE_SETS, Setting, known_settings
 
 PAGE = Path(__file__).parents[1] / "docs/operating.md"
 BEGIN, END = "<!-- settings: begin -->", "<!-- settings: end -->"
@@ -40,6 +40,10 @@ def _rows() -> Iterator[tuple[str, str, str, str]]:
         table, _, key = name.partition(".")
         reason = reasons[type(getattr(Settings(), table)).__name__, key.replace("-", "_")]
         yield f"`{name}`", f"`{setting.variable}`", f"`{_toml(setting.default)}`", reason
+    for field in structs.fields(ScaleSetSettings):
+        name, reason = f"{SCALE_SETS}.NAME.{field.encode_name}", reasons["ScaleSetSettings", field.name]
+        default = "none" if field.default is NODEFAULT else f"`{_toml(field.default)}`"
+        yield f"`{name}`", f"`{Setting(name, None, None).variable}`", default, reason
     for field in structs.fields(ResourceClass):
         defaults = dict.fromkeys(_toml(getattr(one, field.name)) for one in built_in.values())
         name, variable = f"classes.NAME.{field.encode_name}", f"BULLPEN_CLASSES_NAME_{field.name.upper()}"

@@ -6,7 +6,7 @@ from bullpen.action.inputs import Refusals, StepInputs, read
 from bullpen.action.job_context import JobContext
 
 JOB = JobContext(
-    "4711", 2, "acme/widgets", "push", "refs/heads/main", "octocat", "https://github.com", "https://api.github.com"
+    "4711", 2, "acme/widgets", 42, "push", "refs/heads/main", "octocat", "https://github.com", "https://api.github.com"
 )
 AMI, SUBNET, GROUP = "ami-0123456789abcdef0", "subnet-0123456789abcdef0", "sg-0123456789abcdef0"
 MACHINES = {"ami": AMI, "subnet-ids": SUBNET, "security-group-ids": GROUP, "iam-instance-profile": "ci-runner"}

@@ -170,6 +170,7 @@ def _environment(place: Path) -> dict[str, str]:
         "GITHUB_RUN_ID": "4711",
         "GITHUB_RUN_ATTEMPT": "1",
         "GITHUB_REPOSITORY": "acme/widgets",
+        "GITHUB_REPOSITORY_ID": "42",
         "GITHUB_EVENT_NAME": "push",
         "GITHUB_REF": "refs/heads/main",
         "GITHUB_ACTOR": "octocat",

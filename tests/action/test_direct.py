@@ -65,6 +65,16 @@ def test_used_runners_of_another_trust_domain_are_not_reused(home: Path, tmp_pat
     assert run_action(inputs, strangers, tmp_path).outputs["created"] == "1"
 
 
+def test_used_runners_of_a_repository_are_not_reused_by_one_that_was_created_again(home: Path, tmp_path: Path) -> None:
+    inputs = {"mode": "provision", "home": str(home)}
+    run_action(inputs, {}, tmp_path)
+    run_action({**inputs, "mode": "release"}, {}, tmp_path)
+    again = {"GITHUB_RUN_ID": "4712", "GITHUB_REPOSITORY_ID": "43"}
+    assert run_action(inputs, again, tmp_path).outputs["created"] == "1"
+    own = {"GITHUB_RUN_ID": "4713"}
+    assert run_action(inputs, own, tmp_path).outputs["selected"] == "1"
+
+
 def test_a_failed_provision_is_one_error_with_cause_and_remedy_and_leaves_nothing(home: Path, tmp_path: Path) -> None:
     inputs = {"mode": "provision", "home": str(home), "instance-count": "3"}
     ran = run_action(inputs, {"BULLPEN_LOCAL_CAPACITY": "2"}, tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from action.asking import AMI, asked, refusals
 from bullpen.action.aliases import ALIASES, Alias
 from bullpen.action.input_specs import INPUTS
-from bullpen.action.inputs import document_of, read, secrets_of
+from bullpen.action.inputs import Refusals, document_of, read, secrets_of
 from bullpen.errors import ConfigError
 
 GOOD = {
@@ -87,6 +87,13 @@ def test_an_invalid_value_is_refused_with_what_is_allowed(name: str, value: str)
 def test_every_wrong_input_is_named_at_once() -> None:
     found = refusals({"mode": "provison", "instance-count": "x", "usage-class": "y"})
     assert [line.split()[0] for line in found] == ["mode", "instance-count", "usage-class"]
+
+
+@pytest.mark.parametrize(("word", "known"), [("start", "start"), ("release", "release"), ("relase", ""), ("", "")])
+def test_a_refusal_has_the_mode_as_the_workflow_names_it(word: str, known: str) -> None:
+    with pytest.raises(Refusals) as caught:
+        read({"mode": word, "instance-cout": "2"})
+    assert caught.value.word == known
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,7 @@ def test_the_error_of_a_failed_command_has_a_remedy(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "\\::error::of pip\n"
 
 
+@pytest.mark.slow
 def test_no_module_of_the_checkout_is_imported_while_packages_are_installed(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,3 +104,11 @@ def test_a_label_that_the_workflow_invents_is_refused() -> None:
 def test_outside_of_a_workflow_there_is_no_label() -> None:
     with pytest.raises(ConfigError, match="not the environment of a workflow job"):
         job_of({"GITHUB_RUN_ID": "local", "GITHUB_REPOSITORY": "acme/widgets"})
+
+
+@pytest.mark.parametrize(
+    ("said", "known"), [("42", 42), (None, 0), ("", 0), ("0", 0), ("042", 0), ("4x", 0), ("9" * 19, 0), ("٤٢", 0)]
+)
+def test_the_id_of_the_repository_is_that_of_the_environment_or_not_known(said: str | None, known: int) -> None:
+    environ = {"GITHUB_RUN_ID": "4711", "GITHUB_REPOSITORY": "acme/widgets"}
+    assert job_of(environ if said is None else environ | {"GITHUB_REPOSITORY_ID": said}).repository_id == known

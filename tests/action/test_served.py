@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,25 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from action.operated_server import serving, states
 from action.steps import run_action, start_action
 from bullpen.action.cancellation import SETTLES
 from fakes.github.hub import FakeGithub, JobSpec
 from made_tokens import make_token
-from server.served import PATIENCE, Served, a_server, command, environment
+from server.served import PATIENCE, Served, a_server
 
 pytestmark = pytest.mark.slow
-
-
-@contextmanager
-def serving(home: Path, *arguments: str) -> Iterator[tuple[Served, dict[str, str]]]:
-    """A server on the embedded engine, and the inputs that reach it with an operator's token."""
-    create = command(home, "token", "create", "--scope", "operate")
-    token = subprocess.run(create, env=environment(), capture_output=True, check=True, text=True).stdout.strip()
-    try:
-        with a_server(home, *arguments) as served:
-            yield served, {"server": served.url, "server-token": token}
-    finally:
-        subprocess.run(command(home, "down"), env=environment(), check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +40,6 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < give_up, "waited in vain"
         time.sleep(0.05)
-
-
-def states(served: Served, token: str, label: str) -> list[str]:
-    _, found = served.ask("GET", f"/v1/runs/{label}", headers={"authorization": f"Bearer {token}"})
-    return [one["state"] for one in found["instances"]]
 
 
 def test_a_token_of_an_operator_allows_provision_and_release(

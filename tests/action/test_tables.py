@@ -50,6 +50,7 @@ def test_every_workflow_on_the_migration_page_is_valid_and_uses_known_inputs() -
         read({name: re.sub(r"\$\{\{.*\}\}", "evaluated", str(value)) for name, value in step["with"].items()})
 
 
+@pytest.mark.slow
 def test_the_path_through_a_server_needs_only_the_standard_library() -> None:
     names = "via_server inputs job_context pool_location report cancellation install __main__"
     loads = f"import {', '.join(f'bullpen.action.{name}' for name in names.split())}, bullpen.cli.progress"

@@ -21,6 +21,7 @@ def test_the_build_is_the_version_and_a_hash_of_the_code() -> None:
     assert build_id() == build_id()
 
 
+@pytest.mark.slow
 def test_an_agent_in_a_zip_application_knows_its_build(tmp_path: Path) -> None:
     """The archive holds what the agent needs and no more: it has a build of its own, the same on every machine."""
     archive = tmp_path / "agent.pyz"

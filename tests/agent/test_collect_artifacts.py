@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from bullpen.agent import collect_artifacts
+from bullpen.agent.config import Config
+from bullpen.agent.forked import CannotDo
+from bullpen.agent.progress import HeldJob
+from bullpen.agent.store.base import Order
 from bullpen.model.manifest import decode, encode
 
 
@@ -38,3 +42,22 @@ def test_a_file_deeper_than_a_path_can_say_is_left_out(tmp_path: Path, capfd: py
     assert decode(encode(found)).files == found.files
     assert [file.path for file in found.files] == ["a"]
     assert "a path longer than" in capfd.readouterr().out
+
+
+def test_an_agent_beside_a_store_that_is_full_keeps_no_artifacts_and_says_why(tmp_path: Path) -> None:
+    for name in ("jobs", "work", "sources/packs"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "sources/packs/a").write_bytes(b"x" * 400)
+    (tmp_path / "jobs/j-0.1.artifacts").write_bytes(b"x" * 500)
+    (tmp_path / "jobs/j-0.1.log").write_bytes(b"x" * 5000)  # no part of it
+    (tmp_path / "work/left").write_bytes(b"x" * 200)
+    order = Order(HeldJob("j-1", 1, "r1", 0.0), ("true",), artifacts=("*",))
+
+    def collect(room: int) -> str:
+        config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, (), room=room)
+        return collect_artifacts.collect(config, order, None, tmp_path / "work")
+
+    full = r"no room for 200 bytes more: 900 bytes of 1000 bytes \(sync.store-size\) are taken. Raise sync.store-size"
+    with pytest.raises(CannotDo, match=full):
+        collect(1000)
+    assert collect(1100) == "1"

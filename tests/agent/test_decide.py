@@ -367,6 +367,13 @@ def test_a_job_ends_when_the_store_says_so(told: End) -> None:
     assert next_of(a_record(InstanceState.RUNNING), with_job().told_to_end(told)) == EndJob(told)
 
 
+@pytest.mark.parametrize("told", [End.CANCELLED, End.LOST])
+def test_collecting_the_artifacts_of_a_job_ends_when_the_store_says_so_and_not_with_its_time(told: End) -> None:
+    progress = with_job(timeout=30.0, is_over=True)
+    assert next_of(a_record(InstanceState.RUNNING), progress.told_to_end(told)) == EndJob(told)
+    assert isinstance(next_of(a_record(InstanceState.RUNNING), progress, monotonic=500.0), Wait)
+
+
 @pytest.mark.parametrize("now_known_as", [LeaseHolder("i-1/a", 2), LeaseHolder("i-1/b", 1)])
 def test_what_an_earlier_epoch_or_key_held_is_ended_and_not_reported_as_ours(now_known_as: LeaseHolder) -> None:
     progress = with_job().beat(now_known_as)

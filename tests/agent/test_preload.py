@@ -25,20 +25,22 @@ SERVED, DIRECT = (
 )
 ON_EC2 = ["bullpen.agent.aws.imds", "bullpen.agent.aws.interruption"]
 URL, GITHUB = {"serve_url": "http://127.0.0.1"}, {"ci": "github", "runner_user": "runner"}
+RULES = "bullpen.model.served_set"  # of scale sets: their registrations come from the service
+SETS = {RULES, "bullpen.model.scale_set"}
 OWN_JOBS = {f"bullpen.agent.{name}" for name in ("store.jobs", "forked", "unpack_source", "collect_artifacts")}
 KINDS: dict[str, tuple[dict[str, str], list[str], set[str]]] = {
     "embedded": ({}, [], {OWN_USER, ACTIONS, VAULT}),
     "embedded, own user": ({"runner_user": "runner"}, [], {ACTIONS, VAULT}),
-    "embedded, GitHub": (GITHUB, [], {FETCH}),
-    "served": (URL, SERVED, {OWN_USER, ACTIONS, VAULT, LEASE, ATTEST, IMDS}),
+    "embedded, GitHub": (GITHUB, [], {FETCH, *SETS}),
+    "served": (URL, SERVED, {OWN_USER, ACTIONS, VAULT, LEASE, ATTEST, IMDS, *SETS}),
     "served, GitHub": ({**URL, **GITHUB, "runner_url": "x"}, SERVED, {VAULT, LEASE, ATTEST, IMDS}),
-    "served on EC2": ({**URL, "runner_user": "r"}, [*SERVED, *ON_EC2, ATTEST], {ACTIONS, VAULT, LEASE}),
+    "served on EC2": ({**URL, "runner_user": "r"}, [*SERVED, *ON_EC2, ATTEST], {ACTIONS, VAULT, LEASE, *SETS}),
     "direct": (
         {"table": "t", "runner_user": "r"},
         [*DIRECT, *ON_EC2],
         {ACTIONS, LEASE, VAULT, *OWN_JOBS},
     ),
-    "direct, GitHub": ({"table": "t", **GITHUB}, [*DIRECT, *ON_EC2], {LEASE, FETCH, *OWN_JOBS}),
+    "direct, GitHub": ({"table": "t", **GITHUB}, [*DIRECT, *ON_EC2], {LEASE, FETCH, *OWN_JOBS, RULES}),
 }
 AT_START = {"ctypes"}  # before the loop begins
 IN_ARCHIVES = {"zipfile"}  # where the agent is one file, and with the first heartbeat

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.agent import collect_artifacts
 from bullpen.agent.child_process import Child
 from bullpen.agent.config import Config
 from bullpen.agent.progress import AgentProgress, End, HeldJob, InstanceRecord, InstanceState, Phase, RoundAttempt
@@ -117,6 +118,51 @@ def test_a_job_that_ended_by_itself_keeps_its_exit_code(config: Config) -> None:
     job = checked(tasks, progress, lambda p: p.job is not None and p.job.exit_code is not None).job
     assert job is not None
     assert job.exit_code == 4
+    read_out(tasks, progress)
+
+
+class Noted:
+    """Takes a job's output."""
+
+    def __init__(self) -> None:
+        self.lines = b""
+
+    def write(self, content: bytes) -> None:
+        self.lines += content
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("command", "end", "ended"),
+    [
+        ("exit 0", End.CANCELLED, (0, End.CANCELLED)),
+        ("exit 4", End.CANCELLED, (4, End.RAN)),
+        ("exit 0", End.RELEASED, (0, End.RAN)),
+        ("exit 0", End.LOST, (0, End.LOST)),
+    ],
+)
+def test_collecting_artifacts_ends_at_once_and_leaves_nothing(
+    config: Config, monkeypatch: pytest.MonkeyPatch, command: str, end: End, ended: tuple[int, End]
+) -> None:
+    def collect_for_ever(*_: object) -> str:
+        signal.pause()
+        raise AssertionError
+
+    monkeypatch.setattr(collect_artifacts, "collect", collect_for_ever)
+    (config.home / "jobs").mkdir()
+    tasks, log = Tasks(config, print), Noted()
+    order = replace(an_order("sh", "-c", command), artifacts=("*",))
+    collect_artifacts.part_of(config, order).write_bytes(b"a part")
+    progress = tasks.job.begin(a_progress(), order, "run-1", lambda: log)
+    progress = checked(tasks, progress, lambda p: p.job is not None and p.job.is_over)
+    (pid,) = tasks.awaited()
+    progress = tasks.job.end(progress, end)
+    assert identify(pid) is None
+    assert progress.job is not None
+    assert (progress.job.exit_code, progress.job.end) == ended
+    assert log.lines == b"[bullpen: no artifacts: the job was ended while they were collected]\n"
+    assert list((config.home / "jobs").iterdir()) == []
     read_out(tasks, progress)
 
 

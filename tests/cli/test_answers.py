@@ -201,7 +201,7 @@ def test_release_answers_with_the_outcome_of_each_instance(
 def test_refresh_answers_with_a_reason_per_action(
     bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refresh(ports: Ports, settings: Settings, *, dry_run: bool, tell: Tell) -> list[Action]:
+    async def refresh(ports: Ports, settings: Settings, *, dry_run: bool, adopt: object, tell: Tell) -> list[Action]:
         return [Action("expire", "i-1", "past its threshold")] if dry_run else []
 
     monkeypatch.setattr("bullpen.refresh.refresh", refresh)
@@ -222,7 +222,7 @@ def test_refresh_answers_with_a_reason_per_action(
 def test_a_refresh_that_could_not_do_everything_answers_with_the_cause(
     bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refresh(ports: Ports, settings: Settings, *, dry_run: bool, tell: Tell) -> list[Action]:
+    async def refresh(ports: Ports, settings: Settings, *, dry_run: bool, adopt: object, tell: Tell) -> list[Action]:
         raise Hindered([Unavailable("EC2 is away", remedy="Later.")], [Action("expire", "i-1", "past its threshold")])
 
     monkeypatch.setattr("bullpen.refresh.refresh", refresh)
@@ -263,6 +263,7 @@ def test_status_answers_with_every_field_of_the_record() -> None:
         "signal": "UD_OK",
         "heartbeatAt": "2030-01-01T00:00:00Z",
         "leavingAt": None,
+        "silent": False,
         "job": None,
         "story": [],
     }

@@ -29,6 +29,8 @@ MISTAKES = [
     ("--run-id", "a\u00a0b", "without spaces"),
     ("--run-id", "\u202eabc", "printable"),
     ("--run-id", "\udcff", "printable"),
+    ("--run-id", "set:bullpen-medium", "must not begin with set:, session: or repository:"),
+    ("--run-id", "session:bullpen-medium", "must not begin with set:, session: or repository:"),
     ("--resource-class", "smal", "Did you mean small?"),
     ("--resource-class", "", "one of small, medium, large"),
     ("--usage-class", "ondemand", "Did you mean on-demand?"),
@@ -69,7 +71,7 @@ def test_a_mistake_is_named_with_what_is_allowed_and_changes_nothing(
     assert bullpen.left_behind == []
 
 
-@pytest.mark.parametrize("run_id", ["", "x" * 129, "a\tb"])
+@pytest.mark.parametrize("run_id", ["", "x" * 129, "a\tb", "set:bullpen-medium"])
 def test_release_refuses_the_same_run_ids(bullpen: CommandLine, run_id: str) -> None:
     ran = bullpen("release", "--run-id", run_id)
     assert (ran.code, ran.out, bullpen.left_behind) == (2, "", [])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import CommandLine
+from fakes.debian_packages import require
 
 COMMANDS = Path(sys.executable).parent
 SCRIPT = """
@@ -61,8 +62,8 @@ def test_an_unknown_shell_is_refused(bullpen: CommandLine) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed: apt-get install fish")
 def test_fish_completes_commands_and_options(tmp_path: Path) -> None:
+    require("fish")
     script = "bullpen completion fish | source; complete -C 'bullpen pro'; complete -C 'bullpen provision --allow-p'"
     variables = {"PATH": f"{COMMANDS}:/usr/bin:/bin", "HOME": str(tmp_path)}
     command = ["fish", "--no-config", "-c", script]
@@ -72,8 +73,8 @@ def test_fish_completes_commands_and_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed: apt-get install zsh")
 def test_zsh_completes_commands_in_a_terminal(tmp_path: Path) -> None:
+    require("zsh")
     variables = {"PATH": f"{COMMANDS}:/usr/bin:/bin", "HOME": str(tmp_path), "TERM": "dumb"}
     mine, its = pty.openpty()
     process = subprocess.Popen(

@@ -160,3 +160,18 @@ def test_down_names_runners_that_github_still_lists(bullpen: CommandLine, memory
     assert ran.answer["listed"] == ["bullpen.i-1.0"]
     told = bullpen("down").out
     assert "1 runner still listed at GitHub, until GitHub ends the job on it:\n  bullpen.i-1.0\n" in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "allowed"),
+    [
+        ("", "no scale set is configured"),
+        ('[agent]\nserve-url = "http://127.0.0.1:1"\n[github.scale-sets.small]\nevents = "any"', "bullpen-small"),
+    ],
+)
+def test_only_a_set_of_the_settings_can_be_adopted(bullpen: CommandLine, settings: str, allowed: str) -> None:
+    bullpen.write_settings(f"{SETTINGS}{settings}")
+    ran = bullpen("refresh", "--adopt-set", "theirs")
+    assert ran.code == 2
+    assert "--adopt-set 'theirs': " in ran.err
+    assert allowed in ran.err

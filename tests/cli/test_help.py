@@ -71,6 +71,17 @@ def test_a_broken_example_is_still_the_same_command(
     assert len(said(60)) == len(examples(path))
 
 
+def test_the_command_of_a_job_is_broken_nowhere(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert "        -- sh -c 'test -d /tmp && uname -n'\n" in bullpen("run", "--help").out
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_required_options_stand_first(path: tuple[str, ...]) -> None:
+    options = [one.required for one in ALL[path].params if isinstance(one, click.Option)]
+    assert options == sorted(options, reverse=True)
+
+
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_every_command_has_examples(path: tuple[str, ...]) -> None:
     group = ALL[path[:1]]

@@ -54,6 +54,7 @@ def test_the_database_of_another_program_is_not_touched(bullpen: CommandLine) ->
     assert Path("home/bullpen.db").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_full_disk_asks_to_try_again_later(tmp_path: Path) -> None:
     """The limit on the size of files stands in for a full disk: the system refuses the write the same way."""
 

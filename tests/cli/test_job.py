@@ -2,7 +2,11 @@
 
 import pytest
 
+from bullpen.cli.job import standing_of
+from bullpen.model.job import FINISHED, Job, Result
+from bullpen.schema.job import job_of
 from command_line import CommandLine
+from terminals import on_a_terminal
 
 SUBMIT = ("job", "submit", "--run-id", "run-1")
 
@@ -91,6 +95,30 @@ def test_a_run_s_jobs_are_listed_in_their_order(bullpen: CommandLine) -> None:
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("columns", "titles"),
+    [
+        (80, "JOB NAME STATE RESULT EXIT LOST INSTANCE SUBMITTED"),
+        (64, "JOB NAME STATE RESULT EXIT LOST SUBMITTED"),
+        (60, "JOB NAME STATE RESULT EXIT SUBMITTED"),
+        (50, "JOB NAME STATE RESULT EXIT"),
+    ],
+)
+def test_a_narrow_terminal_does_without_some_columns(bullpen: CommandLine, columns: int, titles: str) -> None:
+    submitted(bullpen, "--name", "unit")
+    lines = on_a_terminal(("job", "list", "--run-id", "run-1"), bullpen.folder, columns)
+    assert " ".join(lines[0].split()) == titles
+    assert max(map(len, lines)) <= columns
+
+
+@pytest.mark.slow
+def test_the_steps_of_a_job_fit_the_terminal(bullpen: CommandLine) -> None:
+    id = submitted(bullpen)
+    bullpen("job", "cancel", id)
+    assert max(map(len, on_a_terminal(("job", "show", id), bullpen.folder, 60))) <= 60
+
+
 def test_a_run_without_jobs_has_an_empty_list(bullpen: CommandLine) -> None:
     bullpen.make_pool()
     assert bullpen("job", "list", "--run-id", "run-1", "--json").answer == {"runId": "run-1", "jobs": [], "next": ""}
@@ -104,8 +132,24 @@ def test_a_cancelled_job_shows_its_steps(bullpen: CommandLine) -> None:
     assert (answer["state"], answer["result"]) == ("finished", "cancelled")
     assert [line["step"] for line in answer["story"]] == ["submit", "give_up"]
     told = bullpen("job", "show", id).out
+    assert told.startswith(f"{id} was cancelled: requested by an operator\n")
     assert "make test" in told
-    assert "give_up" in told
+    assert "give up" in told
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "reason", "said"),
+    [
+        (Result.SUCCEEDED, 0, "", "has succeeded with exit code 0"),
+        (Result.FAILED, 3, "exit code 3", "has failed: exit code 3"),
+        (Result.FAILED, 127, "make: not found", "has failed with exit code 127: make: not found"),
+        (Result.TIMED_OUT, 124, "it ran too long", "has timed out with exit code 124: it ran too long"),
+        (Result.FAILED, None, "3 runners were lost", "has failed: 3 runners were lost"),
+    ],
+)
+def test_the_end_of_a_job_is_a_sentence(result: Result, code: int | None, reason: str, said: str) -> None:
+    job = Job("j-1", FINISHED, 3, "run-1", ("make",), result=result, exit_code=code, reason=reason)
+    assert standing_of(job_of(job)) == said
 
 
 def test_a_job_that_has_printed_nothing_has_no_lines(bullpen: CommandLine) -> None:

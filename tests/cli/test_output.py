@@ -3,40 +3,61 @@
 import ast
 import os
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from terminals import PROGRAM, on_a_terminal
+
 pytestmark = pytest.mark.slow
 
-PROGRAM = [sys.executable, "-c", "import sys; from bullpen.cli import main; sys.exit(main())"]
 SHORT = ["token", "create", "--scope", "read", "--json"]
-ANSWERS = pytest.mark.parametrize("command", [["config", "show"], SHORT], ids=["long", "short"])
+COMMANDS = {"long": ["config", "show"], "short": SHORT, "overview": ["--help"], "help": ["run", "--help"]}
+ANSWERS = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"])
+
+
+def ran_into(output: Any, command: list[str], folder: Path, unbuffered: str) -> "subprocess.CompletedProcess[str]":
+    environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    line = [*PROGRAM, *command]
+    return subprocess.run(line, stdout=output, stderr=subprocess.PIPE, text=True, cwd=folder, env=environ, check=False)
 
 
 @ANSWERS
-def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path, command: list[str]) -> None:
+@UNBUFFERED
+def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path, command: list[str], unbuffered: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    ran = subprocess.run(
-        [*PROGRAM, *command], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False
-    )
+    ran = ran_into(writer, command, tmp_path, unbuffered)
     os.close(writer)
     assert (ran.returncode, ran.stderr) == (1, "")
 
 
 @ANSWERS
-def test_an_answer_that_cannot_be_written_is_an_error(tmp_path: Path, command: list[str]) -> None:
+@UNBUFFERED
+def test_an_answer_that_cannot_be_written_is_an_error(tmp_path: Path, command: list[str], unbuffered: str) -> None:
     with open("/dev/full", "w") as full:
-        ran = subprocess.run(
-            [*PROGRAM, *command], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False
-        )
+        ran = ran_into(full, command, tmp_path, unbuffered)
     assert ran.returncode == 1
-    assert ran.stderr == (
-        "bullpen: error: stdout: cannot be written (No space left on device)\n"
-        "  → The work is done; only the output is lost.\n"
-    )
+    said, *remedy = ran.stderr.splitlines()
+    assert said == "bullpen: error: stdout: cannot be written (No space left on device)"
+    assert remedy == ([] if command == ["--help"] else ["  → The work is done; only the output is lost."])
+
+
+def test_an_error_whose_answer_cannot_be_written_keeps_its_exit_code(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        ran = ran_into(full, ["provision", "--json"], tmp_path, "")
+    assert ran.returncode == 2
+    assert "--run-id" in ran.stderr
+    assert "Exception" not in ran.stderr
+
+
+@pytest.mark.parametrize("command", [["--version"], ["config", "show"]])
+def test_a_closed_stdout_is_no_error(tmp_path: Path, command: list[str]) -> None:
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, *command]
+    ran = subprocess.run(closed, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_the_exit_code_reaches_the_caller(tmp_path: Path) -> None:
@@ -67,6 +88,16 @@ def test_a_locale_without_unicode_gets_ascii(tmp_path: Path) -> None:
         assert expected in ran.stderr.decode(), given
         if "→" not in expected:
             assert ran.stderr.isascii(), given
+
+
+@pytest.mark.parametrize(("locale", "arrow"), [("C.UTF-8", "→"), ("C", "->")])
+def test_an_error_and_its_remedy_break_between_words_on_a_terminal(tmp_path: Path, locale: str, arrow: str) -> None:
+    assert on_a_terminal(("why", "i-1", "--home", "no-such-pool-of-mine"), tmp_path, 60, LANG=locale) == [
+        "bullpen: error: there is no pool in",
+        f"  {tmp_path}/no-such-pool-of-mine",
+        f"  {arrow} Set --home or BULLPEN_HOME to the directory of a pool.",
+        "    `bullpen provision` and `bullpen run` create one.",
+    ]
 
 
 def test_every_character_that_bullpen_prints_has_an_ascii_form() -> None:

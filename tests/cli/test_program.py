@@ -271,6 +271,7 @@ def test_the_help_fits_a_terminal() -> None:
     assert max(map(len, overview().splitlines())) <= 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_without_a_stderr_an_error_keeps_its_exit_code_and_stdout_is_clean(more: list[str], tmp_path: Path) -> None:
     program = "import sys; from bullpen.cli import main; sys.exit(main())"

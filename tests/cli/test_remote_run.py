@@ -8,15 +8,17 @@ from typing import Any, cast
 
 from builders import needs
 from bullpen.cli.remote_pool import RemotePool
-from bullpen.cli.remote_run import REPLACE_AGAIN, _RemoteWatch
+from bullpen.cli.remote_run import _RemoteWatch
 from bullpen.client import AsyncClient
+from bullpen.client.transport import ServerAway
 from bullpen.errors import Unavailable
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
 from bullpen.model.job import QUEUED, Job
-from bullpen.model.progress import ProgressReport
+from bullpen.model.progress import ProgressReport, Tell
 from bullpen.provision.outcome import Request
 from bullpen.run import RunOptions
+from bullpen.run.replacement import REPLACE_AGAIN
 from bullpen.run.watch import FollowedJob
 
 
@@ -35,16 +37,21 @@ class RestartedServer:
             yield one
 
 
+def watch_on(server: object, tell: Tell) -> _RemoteWatch:
+    pool, client = cast(RemotePool, server), cast(AsyncClient, server)
+    return _RemoteWatch(pool, client, Request("4711", 1, needs(), 3600.0), RunOptions(), tell, lambda job, line: None)
+
+
+async def test_a_run_whose_server_stays_away_does_not_wait_for_it_a_second_time() -> None:
+    error = ServerAway("http://127.0.0.1:8420: does not answer", remedy="", was_sent=False)
+    watch = watch_on(None, lambda report: None)  # it is asked nothing
+    await watch.give_back_after(error)
+    assert error.remedy == "Give the runners back with `bullpen release --run-id 4711`."
+
+
 async def test_a_replacement_that_is_lost_with_its_server_is_asked_for_again() -> None:
     server, told = RestartedServer(), list[ProgressReport]()
-    watch = _RemoteWatch(
-        cast(RemotePool, server),
-        cast(AsyncClient, server),
-        Request("4711", 1, needs(), 3600.0),
-        RunOptions(),
-        told.append,
-        lambda job, line: None,
-    )
+    watch = watch_on(server, told.append)
     wanted = JobRequest("4711", ("true",))
     job = Job(id="j-1", version=0, state=QUEUED, run_id="4711", command=("true",))
     watch.followed = [FollowedJob(wanted, job, cast(JobLogTail, None))]

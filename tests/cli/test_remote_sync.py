@@ -95,7 +95,7 @@ def test_jobs_on_a_server_find_the_files_leave_some_and_a_second_run_sends_only_
     ran = bullpen(*line, "cat tracked")
     assert (ran.code, lines_of(ran.out, "job-0")) == (0, ["changed"])
     assert "sending 1 changed file, 7 B of" in ran.err
-    assert len([one for one in traffic.requests if "/v1/sources/" in one.path]) == 3  # missing, one pack, manifest
+    assert len([one for one in traffic.requests if "/v1/sources/" in one.path]) == 4  # limits, missing, pack, manifest
     assert 0 < traffic.sent() < 200
 
     back = ("--artifact", "made", "--out", "../out")
@@ -116,7 +116,37 @@ def test_a_tree_that_cannot_be_sent_acquires_no_runner(
     assert ran.code == 2
     assert "out: it is a symlink to '/etc/passwd'" in ran.err
     assert "--no-sync" in ran.err
-    assert traffic.requests == []
+    assert [one.path for one in traffic.requests] == ["/healthz", "/v1/sources/limits"]
+
+
+def test_a_project_that_is_larger_than_the_server_takes_is_refused_as_on_a_home(
+    bullpen: CommandLine, project: Path, tmp_path: Path, traffic: Traffic
+) -> None:
+    write(project, {"large": os.urandom(2 * 1024 * 1024)})
+    line = ("run", "--count", "1", "--sync", str(project), "--", "true")
+    with a_server(tmp_path / "served" / "home", "--set", "sync.max-size=1") as served:
+        ran = bullpen("--server", served.url, *line)
+    there = bullpen("--home", str(tmp_path / "here"), "--set", "sync.max-size=1", *line)
+    assert ran.code == there.code == 2
+    assert "its files have 2.1 MB, and sync.max-size is 1.0 MB; largest: large (2.1 MB)" in ran.err
+    said = ran.err.replace("sync.max-size of the server", "sync.max-size")
+    assert said[said.index("bullpen: error") :] == there.err[there.err.index("bullpen: error") :]
+    assert "raise sync.max-size of the server" in ran.err
+    assert [one.path for one in traffic.requests] == ["/healthz", "/v1/sources/limits"]
+
+
+def test_a_server_whose_store_is_full_says_so_and_no_runner_is_acquired(
+    bullpen: CommandLine, project: Path, tmp_path: Path, traffic: Traffic
+) -> None:
+    write(project, {"large": os.urandom(2 * 1024 * 1024)})
+    with a_server(tmp_path / "served" / "home", "--set", "sync.store-size=1") as served:
+        ran = bullpen("--server", served.url, "run", "--count", "1", "--sync", str(project), "--", "true")
+        assert served.ask("GET", "/v1/runs")[1]["runs"] == []
+    assert ran.code == 1
+    full = "the server does not take the files: the store for files has no room for 2 MiB more: 0 bytes of 1 MiB"
+    assert full in ran.err
+    assert "Raise sync.store-size" in ran.err
+    assert traffic.sent() == 0
 
 
 def test_a_server_without_a_store_for_files_says_so_before_anything_is_acquired(
@@ -128,7 +158,7 @@ def test_a_server_without_a_store_for_files_says_so_before_anything_is_acquired(
     assert ran.code == 2
     assert 'bullpen: error: engines.pool is "aws": this pool has no store for the files of a project' in ran.err
     assert "--no-sync" in ran.err
-    assert asked == ["POST /v1/sources/missing"]
+    assert asked == ["GET /healthz", "GET /v1/sources/limits"]
 
 
 def test_an_upload_that_was_cut_goes_on_where_it_was_in_another_process(

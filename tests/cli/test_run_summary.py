@@ -93,6 +93,22 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_sentences_break_between_words_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", "40")
+    timed_out = a_job(0, Result.TIMED_OUT, 124, reason="it ran longer than its 1 s, and its processes were ended")
+    again = {timed_out.id: [timed_out]}
+    assert summary_of(ran(timed_out, earlier=again)).splitlines()[:2] == [
+        "run-1: 0 of 1 job succeeded in 91s; 1",
+        "    failed attempt tried again",
+    ]
+    assert summary_of(ran(timed_out)).splitlines()[-3:] == [
+        "job-0 timed out: it ran longer than its",
+        "    1 s, and its processes were ended",
+        "  bullpen job logs j-0",
+    ]
+
+
 @pytest.mark.parametrize(
     ("columns", "titles"), [("80", "JOB RUNNER RESULT EXIT WAITED RAN"), ("40", "JOB RUNNER RESULT EXIT RAN")]
 )

@@ -23,9 +23,11 @@ def test_help_and_version_load_no_library(argument: str, tmp_path: Path) -> None
     assert modules_of(argument, folder=tmp_path) & HEAVY == set()
 
 
+@pytest.mark.slow
 def test_the_help_of_a_command_opens_no_engine(tmp_path: Path) -> None:
     assert modules_of("provision", "--help", folder=tmp_path) & {"rich", "sqlite3", "difflib"} == set()
 
 
+@pytest.mark.slow
 def test_the_settings_are_shown_without_an_event_loop(tmp_path: Path) -> None:
     assert modules_of("config", "show", folder=tmp_path) & {"asyncio", "rich", "sqlite3"} == set()

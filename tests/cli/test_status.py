@@ -25,6 +25,7 @@ from bullpen.engines.memory import Memory
 from bullpen.schema.status import PoolStatus, pool_status_of
 from bullpen.wiring import opened
 from command_line import CommandLine
+from made_homes import with_database
 
 PROGRAM = [sys.executable, "-c", "import sys; from bullpen.cli import main; sys.exit(main())"]
 ID = "i-0123456789abcdef"
@@ -89,7 +90,7 @@ def home(bullpen: CommandLine) -> CommandLine:
     """Two runs that are provisioned, one of each class, and one that waits."""
 
     async def make() -> None:
-        async with opened(bullpen.folder / ".bullpen", Settings()) as ports:
+        async with opened(with_database(bullpen.folder / ".bullpen"), Settings()) as ports:
             later = ports.clock.now() + timedelta(seconds=600)
             for number, kind in enumerate(("small", "large")):
                 needs = Settings().requirements(kind)

@@ -1,6 +1,6 @@
-"""Tables on a terminal of any width."""
+"""Tables and sentences on a terminal of any width."""
 
-from bullpen.cli.text import columns
+from bullpen.cli.text import columns, wrapped
 
 
 def test_the_last_column_is_wrapped_below_itself_where_it_does_not_fit() -> None:
@@ -19,4 +19,28 @@ def test_the_last_column_goes_below_its_row_where_it_would_be_too_narrow() -> No
         f"  {'a' * 40}",
         "      one two three four five six",
         "  b",
+    ]
+
+
+def test_a_sentence_breaks_between_words_but_not_within_a_command_in_backticks() -> None:
+    sentence = "Run `bullpen provision --help` to list the options, with examples."
+    assert wrapped(sentence, 28, "  ") == [
+        "Run",
+        "  `bullpen provision --help`",
+        "  to list the options, with",
+        "  examples.",
+    ]
+    assert wrapped(sentence, 0) == [sentence]
+
+
+def test_a_word_that_is_too_long_for_a_line_stays_whole() -> None:
+    worker = "i-0123456789abcdef/0a1b2c3d"
+    assert wrapped(f"see {worker}, the worker", 10) == ["see", f"{worker},", "the worker"]
+
+
+def test_a_backtick_within_a_word_keeps_no_words_together() -> None:
+    assert wrapped("/home/x/a`b cannot be read by this user, see `bullpen doctor`", 30) == [
+        "/home/x/a`b cannot be read by",
+        "this user, see",
+        "`bullpen doctor`",
     ]

@@ -11,11 +11,12 @@ from bullpen.auth.tokens import Keys, Operator, Scope
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.tokens import SqliteTokens
 from command_line import CommandLine
+from made_homes import with_database
 
 
 def keys_of(bullpen: CommandLine) -> Keys:
     async def read() -> Keys:
-        async with Database.open(bullpen.folder / ".bullpen") as database:
+        async with Database.open(with_database(bullpen.folder / ".bullpen")) as database:
             return await Keys.opened(SqliteTokens(database))
 
     return asyncio.run(read())

@@ -63,9 +63,9 @@ def answering(
 
 
 @contextmanager
-def speaking(greeting: bytes) -> Iterator[str]:
-    """A port that speaks another protocol: it sends these bytes and hangs up."""
-    listener = socket.create_server(("127.0.0.1", 0))
+def speaking(greeting: bytes, pause: float = 0.0) -> Iterator[str]:
+    """A port that speaks another protocol: it sends these bytes and hangs up; with a pause, byte by byte."""
+    listener, closing = socket.create_server(("127.0.0.1", 0)), threading.Event()
 
     def serve() -> None:
         while True:
@@ -75,13 +75,20 @@ def speaking(greeting: bytes) -> Iterator[str]:
                 return
             with connection:
                 connection.recv(65536)
-                connection.sendall(greeting)
+                for piece in [greeting] if not pause else [bytes([one]) for one in greeting]:
+                    try:
+                        connection.sendall(piece)
+                    except OSError:  # the client has hung up
+                        break
+                    if closing.wait(pause):
+                        break
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
     finally:
+        closing.set()
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         thread.join()

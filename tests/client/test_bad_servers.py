@@ -302,4 +302,13 @@ def test_a_server_that_answers_too_slowly_is_named() -> None:
         error = failure(f"http://{where}", timeout=0.2)
         never.set()
     assert isinstance(error, Unavailable)
-    assert "does not answer (no answer in time)" in str(error)
+    assert "does not answer (no answer in 0.2 s)" in str(error)
+
+
+@pytest.mark.real_loop
+async def test_a_server_that_answers_byte_by_byte_does_not_delay_the_end_of_the_first_contact() -> None:
+    whole = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nbullpen-version: 0\r\n\r\n"  # takes many seconds, and would do
+    with speaking(whole, pause=0.3) as where:
+        async with AsyncClient(f"http://{where}") as client:
+            with pytest.raises(Unavailable, match=r"no answer in 1 s"):
+                await client.reach(1.0)

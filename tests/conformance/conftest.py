@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from bullpen.ports import (
     PoolQueue,
     Ports,
     Records,
+    ScaleSets,
     Signals,
     Sources,
     StoreHealth,
@@ -24,12 +26,13 @@ from bullpen.ports import (
     Workers,
 )
 from conformance.engines import ENGINES, Engine, Opened
+from conformance.set_services import AdmittingWorld, SetWorld
 
 PORTS = {
     *("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
-    *("health", "tokens", "sources", "artifacts"),
+    *("health", "tokens", "sources", "artifacts", "scale_sets", "set_world", "github_sets"),
 }
-IN_PROCESS = ("memory", "sqlite")
+IN_PROCESS = ("memory", "memory-github", "sqlite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -153,3 +156,21 @@ def sources(ports: Ports) -> Sources:
 @pytest.fixture
 def artifacts(ports: Ports) -> Artifacts:
     return ports.artifacts
+
+
+@pytest.fixture
+def scale_sets(set_world: SetWorld) -> ScaleSets:
+    return set_world.sets
+
+
+@pytest.fixture
+def set_world(opened: Opened) -> SetWorld:
+    """The service behind the port of scale sets."""
+    assert opened.set_world is not None
+    return opened.set_world
+
+
+@pytest.fixture
+def github_sets(opened: Opened) -> AdmittingWorld:
+    """The same, of a service that also does what is known of github.com."""
+    return cast(AdmittingWorld, opened.set_world)

@@ -35,6 +35,7 @@ from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.sqlite.logs import FileLogs
 from bullpen.engines.sqlite.queue import SqliteQueue
 from bullpen.engines.sqlite.records import SqliteRecords
+from bullpen.engines.sqlite.room import StoreRoom
 from bullpen.engines.sqlite.signals import SqliteSignals
 from bullpen.engines.sqlite.sources import FileSources
 from bullpen.engines.sqlite.tokens import SqliteTokens
@@ -43,6 +44,7 @@ from bullpen.engines.sqlite.workers import SqliteWorkers
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.ports import Ports
 from bullpen.sim.loop import VirtualLoop
+from conformance.set_services import SetWorld, emulated_world, github_world, memory_world
 from engines.aws.tables import a_cloud_with_a_table
 from engines.github.places import a_ci
 from engines.sqlite.plans import plans_checked
@@ -50,6 +52,8 @@ from fakes.aws_fixtures import MakeSettings
 from fakes.ec2.control import Control
 from fakes.ec2.ground import AMAZON_LINUX, REGION, SUBNETS
 from fakes.github.hub import FakeGithub, JobSpec
+from fakes.scale_sets.emulator import Emulator
+from made_homes import with_database
 from real_machines import a_pool, with_room
 
 CAPACITY = 8
@@ -62,6 +66,7 @@ class Opened:
 
     ports: Ports
     hire: Callable[[str, str, bool], Awaitable[None]]
+    set_world: SetWorld | None = None  # the service behind the port of scale sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ async def memory(_directory: Path) -> AsyncIterator[Opened]:
 
 @asynccontextmanager
 async def sqlite(directory: Path) -> AsyncIterator[Opened]:
-    async with Database.open(directory) as database:
+    async with Database.open(with_database(directory)) as database:
         clock = SystemClock()
         ports = replace(
             Memory().ports(),
@@ -110,8 +115,8 @@ async def sqlite(directory: Path) -> AsyncIterator[Opened]:
             health=SqliteHealth(database),
             vault=FileVault(directory, clock),
             tokens=SqliteTokens(database),
-            sources=FileSources(directory),
-            artifacts=FileArtifacts(directory),
+            sources=FileSources(directory, store := StoreRoom(directory)),
+            artifacts=FileArtifacts(directory, store),
         )
 
         async def hire(name: str, label: str, busy: bool) -> None:
@@ -201,6 +206,35 @@ async def on_github(github: FakeGithub) -> AsyncIterator[Opened]:
         yield Opened(replace(ports, ci=ci), hire)
 
 
+async def no_hire(name: str, label: str, busy: bool) -> None:
+    raise NotImplementedError("this engine is asked for its scale sets only")
+
+
+@asynccontextmanager
+async def memory_github(_directory: Path) -> AsyncIterator[Opened]:
+    async with memory_world() as world:
+        yield Opened(Memory().ports(), no_hire, world)
+
+
+@asynccontextmanager
+async def github_sets(github: FakeGithub) -> AsyncIterator[Opened]:
+    async with github_world(github) as world:
+        yield Opened(Memory().ports(), no_hire, world)
+
+
+@asynccontextmanager
+async def enterprise_sets(github: FakeGithub) -> AsyncIterator[Opened]:
+    async with github_world(github, enterprise=True) as world:
+        yield Opened(Memory().ports(), no_hire, world)
+
+
+@asynccontextmanager
+async def emulated_sets(emulator: Emulator) -> AsyncIterator[Opened]:
+    async with emulated_world(emulator) as world:
+        yield Opened(Memory().ports(), no_hire, world)
+
+
+SETS = ("scale_sets", "set_world")
 STORE = ("records", "signals", "queue", "ci", "workers", "jobs", "logs", "vault", "health", "tokens")
 ENGINES = {
     "memory": Engine(
@@ -228,4 +262,8 @@ ENGINES = {
     "local": Engine(local, asyncio.new_event_loop, keeps=("compute",)),
     "ec2": Engine(ec2, asyncio.new_event_loop, keeps=("compute",), given="cloud"),
     "github": Engine(on_github, asyncio.new_event_loop, keeps=("ci",), given="github"),
+    "memory-github": Engine(memory_github, VirtualLoop, keeps=(*SETS, "github_sets")),
+    "github-sets": Engine(github_sets, asyncio.new_event_loop, keeps=(*SETS, "github_sets"), given="github"),
+    "enterprise-sets": Engine(enterprise_sets, asyncio.new_event_loop, keeps=SETS, given="github"),
+    "emulator": Engine(emulated_sets, asyncio.new_event_loop, keeps=SETS, given="emulator"),
 }

@@ -345,6 +345,16 @@ def test_on_github_a_runner_gets_credentials_and_is_not_in_the_embedded_list(sid
 
 
 @for_direct
+@pytest.mark.parametrize("ci", ["", "github"])
+def test_an_agent_without_serve_does_not_register_for_a_scale_set(side: Side, ci: str) -> None:
+    put_secret(side)
+    record = InstanceRecord(InstanceState.RUNNING, "set:m", "r1", 0.0)
+    with pytest.raises(NoCredentials, match=r"set agent\.serve-url"):
+        side.store(ci=ci).register(record)
+    assert side.registrations() == []
+
+
+@for_direct
 def test_every_registration_of_a_round_has_a_name_of_its_own(side: Side) -> None:
     store = side.store(ci="github")
     record = record_of(side.put(running()))

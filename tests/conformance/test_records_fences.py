@@ -37,6 +37,7 @@ from bullpen.model.ticket import Ticket, parse_ticket
 from bullpen.model.transition import Change
 from bullpen.ports import Records
 from conformance.landing import land, stored
+from set_builders import a_ready_set, claimed_for_set, engage, engaged, extend, recall, rules
 
 # ---- exclusive
 
@@ -118,6 +119,7 @@ class Forgery:
 
 
 OTHERS = needs(trust_domain="other")
+SET_OF_RUNS = a_ready_set(rules=rules(trust_domain="default"))
 FORGERIES = {
     "claim: attested": Forgery(cleaning(), {"attested": True}, claim),
     "claim: threshold": Forgery(on_offer(threshold=NOW), {"threshold": later(60)}, claim),
@@ -133,6 +135,11 @@ FORGERIES = {
     "offer: round": Forgery(cleaning(), {"round": "another"}, offer),
     "keep: attested": Forgery(cleaning(), {"attested": True}, keep),
     "expire: round": Forgery(running(), {"round": "another"}, expire),
+    "engage: round": Forgery(claimed_for_set(), {"round": "another"}, lambda i: engage(i, a_ready_set())),
+    "engage: run id": Forgery(claimed(), {"run_id": a_ready_set().run_id}, lambda i: engage(i, SET_OF_RUNS)),
+    "engage: trust domain": Forgery(claimed_for_set(), {"trust_domain": "default"}, lambda i: engage(i, SET_OF_RUNS)),
+    "renew: round": Forgery(engaged(), {"round": "another"}, extend),
+    "recall: round": Forgery(engaged(), {"round": "another"}, recall),
 }
 
 
@@ -174,6 +181,21 @@ async def test_a_ticket_with_a_wrong_trust_domain_does_not_change_the_stored_one
     assert found.state is IDLE or found.trust_domain == "default"
 
 
+@pytest.mark.parametrize("inherited", ["team-0", "team-149", "team-392"])
+async def test_a_claim_may_inherit_from_hundreds_of_trust_domains(records: Records, inherited: str) -> None:
+    asked = needs(trust_domain="own", inherits=tuple(f"team-{n}" for n in range(393)))
+    offered = await land(records, on_offer(trust_domain=inherited))
+    (landed,) = await records.apply(claim(offered, needs=asked))
+    assert landed.trust_domain == "own"
+
+
+async def test_a_claim_that_inherits_from_hundreds_of_trust_domains_is_refused_one_of_another(records: Records) -> None:
+    asked = needs(trust_domain="own", inherits=tuple(f"team-{n}" for n in range(393)))
+    offered = await land(records, on_offer(trust_domain="team-393"))
+    with pytest.raises(Conflict):
+        await records.apply(claim(offered, needs=asked))
+
+
 # ---- a lost answer
 
 
@@ -182,6 +204,7 @@ DRAWING = {
     "claim": (on_offer(), claim),
     "roll back": (claimed(), roll_back),
     "release": (running(), release),
+    "recall": (engaged(), recall),
 }
 
 

@@ -80,6 +80,35 @@ async def test_an_instance_leaves_its_run_when_it_is_released_rolled_back_or_exp
     assert await records.run_instances("run-1") == []
 
 
+async def test_the_runs_that_have_live_instances_are_listed_with_all_of_them_in_pages(records: Records) -> None:
+    walks = [
+        running("i-5", "run-10"),
+        claimed("i-2", "run-2"),
+        registered("i-4", run_id="run-1"),
+        running("i-3", "run-2"),
+    ]
+    for walk in (*walks, running("i-1", "run-1"), on_offer("i-6"), cleaning("i-7"), terminated("i-8")):
+        await land(records, walk)
+    found = await records.served_runs(10)
+    assert {run_id: ids(of_run) for run_id, of_run in found.items()} == {
+        "run-1": ["i-1", "i-4"],
+        "run-10": ["i-5"],
+        "run-2": ["i-2", "i-3"],
+    }
+    assert list(found) == ["run-1", "run-10", "run-2"]
+    assert list(await records.served_runs(2)) == ["run-1", "run-10"]
+    assert list(await records.served_runs(2, after="run-1")) == ["run-10", "run-2"]
+    assert await records.served_runs(2, after="run-2") == {}
+    assert await records.served_runs(0) == {}
+
+
+async def test_a_run_is_not_listed_as_served_once_its_last_instance_has_left_it(records: Records) -> None:
+    last = await land(records, running("i-1", "run-1"))
+    await land(records, running("i-2", "run-2"))
+    await records.apply(release(last))
+    assert list(await records.served_runs(1)) == ["run-2"]
+
+
 async def test_an_unknown_run_has_nothing(records: Records) -> None:
     await land(records, on_offer())
     assert await records.run_instances("run-1") == []

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from builders import (
     NOW,
     abort,
@@ -17,7 +19,9 @@ from builders import (
     wait,
 )
 from bullpen import inventory
+from bullpen.inventory import run_list
 from bullpen.jobs import JobRequest, submit
+from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision, RunState
 from bullpen.ports import Jobs, Ports, Records
 from bullpen.schema.run import run_page_of
@@ -142,6 +146,42 @@ async def test_a_page_of_one_state_or_class_is_filled_from_all_runs(ports: Ports
     assert ([one.id for one in found.runs], found.next) == (["b", "d"], "")
     assert await states(ports, resource_class="large") == {"b": RunState.RUNNING}
     assert await states(ports, resource_class="small", state=RunState.RUNNING) == {"d": RunState.RUNNING}
+
+
+async def test_a_page_reads_the_instances_of_its_own_runs_only(
+    ports: Ports, records: Records, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        await served(records, f"run-{number}", f"i-{number}")
+    read: list[str] = []
+    found_by = type(records).served_runs
+
+    async def watched(self: Any, limit: int, after: str = "") -> dict[str, list[Instance]]:
+        found = await found_by(self, limit, after)
+        read.extend(one.id for of_run in found.values() for one in of_run)
+        return found
+
+    monkeypatch.setattr(type(records), "served_runs", watched)
+    monkeypatch.setattr(type(records), "live", None)  # the whole pool
+    page = await inventory.runs(ports, 2, "run-0")
+    assert [(one.id, one.held, one.state) for one in page.runs] == [
+        ("run-1", 1, RunState.RUNNING),
+        ("run-2", 1, RunState.RUNNING),
+    ]
+    assert (read, page.next) == (["i-1", "i-2", "i-3"], "run-2"), "and one more, to know whether others follow"
+
+
+async def test_a_filter_looks_at_a_bounded_number_of_runs(
+    ports: Ports, records: Records, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_list, "LOOKED_AT", 3)
+    for run_id in "abcd":
+        await opened(records, run_id)
+    await served(records, "e", "i-1")
+    first = await inventory.runs(ports, 2, state=RunState.RUNNING)
+    assert (first.runs, first.next) == ((), "c")
+    second = await inventory.runs(ports, 2, first.next, state=RunState.RUNNING)
+    assert ([one.id for one in second.runs], second.next) == (["e"], "")
 
 
 async def test_a_run_as_json(ports: Ports, records: Records, jobs: Jobs) -> None:

@@ -192,3 +192,56 @@ async def test_artifacts_are_read_as_they_were_written_once_they_are_whole(artif
 async def test_artifacts_beyond_the_limit_are_refused(artifacts: Artifacts) -> None:
     with pytest.raises(Refused, match="at most"):
         await artifacts.append("j-1", 1, 0, ARTIFACTS_LIMIT + 1, b"one")
+
+
+# ---- room
+
+
+async def test_what_there_is_no_room_for_is_refused_before_any_of_it_is_stored(
+    sources: Sources, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    manifest, (path, pack) = a_manifest(), a_pack(tmp_path, [b"x" * 1000])
+    content = path.read_bytes()
+    full = r"no room for \d+ bytes more: 0 bytes of 9 bytes \(sync.store-size\) are taken"
+    with pytest.raises(Refused, match=full) as refused:
+        await sources.receive_pack(pack, 0, len(content), content[:1], room=9)
+    assert "Raise sync.store-size" in refused.value.remedy
+    with pytest.raises(Refused, match=full):
+        await sources.receive_manifest(source_id(manifest), 0, len(manifest), manifest, room=9)
+    with pytest.raises(Refused, match=full):
+        await artifacts.append("j-1", 1, 0, 10, b"0123456789", room=9)
+    assert await artifacts.append("j-1", 1, 0, 9, b"012345678", room=9) == 9
+
+
+async def test_sources_artifacts_and_what_is_still_arriving_share_one_room(
+    sources: Sources, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    path, pack = a_pack(tmp_path, [b"x" * 1000])
+    content = path.read_bytes()
+    room = 2 * len(content) - 1
+    assert await sources.receive_pack(pack, 0, len(content), content[:10], room=room) == 10
+    assert await artifacts.append("j-1", 1, 0, len(content), content[:-1], room=room) == len(content) - 1
+    assert await artifacts.append("j-1", 1, len(content) - 1, len(content), content[-1:], room=room) == len(content)
+    with pytest.raises(Refused, match="no room"):
+        await sources.receive_pack(pack, 10, len(content), content[10:], room=room)
+    assert await sources.receive_pack(pack, 10, len(content), content[10:], room=room + 1) == len(content)
+
+
+async def test_an_upkeep_makes_room_again(ports: Ports, sources: Sources, artifacts: Artifacts, tmp_path: Path) -> None:
+    await artifacts.append("j-1", 1, 0, 10, b"0123456789")
+    await artifacts.append("j-2", 1, 0, 10, b"cut off")
+    with pytest.raises(Refused, match="no room"):
+        await artifacts.append("j-3", 1, 0, 20, b"", room=20)
+    assert await artifacts.tidy(ports.clock.now() + LATER, 5) == 17
+    assert await artifacts.size() == 0
+    assert await artifacts.append("j-3", 1, 0, 20, b"x" * 20, room=20) == 20
+
+
+async def test_artifacts_go_only_for_want_of_room_and_not_within_an_hour(ports: Ports, artifacts: Artifacts) -> None:
+    for job in ("j-1", "j-2"):
+        await artifacts.append(job, 1, 0, 10, b"0123456789")
+    assert await artifacts.size() == 20
+    assert await artifacts.tidy(ports.clock.now(), 0) == 0
+    assert await artifacts.tidy(ports.clock.now() + WEEKS_LATER, 20) == 0
+    assert await artifacts.tidy(ports.clock.now() + LATER, 19) == 10
+    assert sorted([await artifacts.read(job, 1, 0, 10) for job in ("j-1", "j-2")]) == [b"", b"0123456789"]

@@ -2,6 +2,7 @@
 
     docs_tools         what builds the site
     workflow_linters   actionlint and zizmor
+    console_tools      the directory with `aws`, `pipx` and `uv`
     systemd_analyze    the program that checks units
 
 BULLPEN_REQUIRE_ENGINES=1 fails instead.
@@ -30,6 +31,15 @@ def docs_tools() -> Path:
 def workflow_linters() -> tuple[Path, Path]:
     try:
         return tools.actionlint(), tools.zizmor()
+    except tools.DocsToolsMissing as exc:
+        _skip(exc)
+        raise
+
+
+@pytest.fixture(scope="session")
+def console_tools() -> Path:
+    try:
+        return tools.console()
     except tools.DocsToolsMissing as exc:
         _skip(exc)
         raise

@@ -1,4 +1,4 @@
-"""Every console block of the documents runs in a test, or says why it does not."""
+"""Every console block of the documents runs in a test and prints what it shows, or says why it does not run."""
 
 import re
 import shutil
@@ -6,42 +6,67 @@ from collections.abc import Iterator
 
 import pytest
 
-from docs.served_page import BLOCK, PAGE, Reader, a_reader, blocks, normal
-from walkthroughs import DOCUMENTS, ROOT
+from docs.followed_pages import PAGES as FOLLOWED
+from docs.followed_pages import a_reader
+from docs.reader import Reader
+from walkthroughs import ROOT, commands, steps
 
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))),
 ]
-CONSOLE = re.compile(r"(?:^ *<!-- (?P<mark>[^\n]*) -->\n)?^ *```console\n", re.MULTILINE)
-# The pages whose walk-throughs a test follows: test_documents.py, test_aws_page.py, test_github_page.py, and below.
-FOLLOWED = {*DOCUMENTS, "docs/aws.md", "docs/github.md", PAGE}
+CONSOLE = re.compile(r"(?:^ *<!-- (?P<mark>[^\n]*) -->\n)?^ *```(?:console|sh)\n(?P<text>.*?)^ *```$", re.M | re.S)
+OTHERS = {"docs/aws.md", "docs/github.md"}  # test_aws_page.py and test_github_page.py follow these
+NOT_RUN = r"not run: \S.{9,}"
 
 
 @pytest.fixture
-def reader() -> Iterator[Reader]:
+def reader(page: str, request: pytest.FixtureRequest) -> Iterator[Reader]:
     if shutil.which("curl") is None:
         pytest.skip("no curl on the PATH")
-    with a_reader() as made:
+    if page == "docs/install.md":
+        request.getfixturevalue("console_tools")
+    if page == "docs/serve.md":
+        request.getfixturevalue("github_described")
+    with a_reader(page) as made:
         yield made
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_console_block_runs_in_a_test_or_says_why_not(page: str) -> None:
-    marks = [found["mark"] or "" for found in CONSOLE.finditer((ROOT / page).read_text())]
-    known = ("walk-through", "walk-through: a new pool", "demo") if page in FOLLOWED else ()
-    assert [mark for mark in marks if mark not in known and not re.fullmatch(r"not run: \S.{9,}", mark)] == []
+    blocks = [(found["mark"] or "", found["text"]) for found in CONSOLE.finditer((ROOT / page).read_text())]
+    run = [(mark, text) for mark, text in blocks if mark != "demo" and not re.fullmatch(NOT_RUN, mark)]
+    followed = [step for step in steps(page) if step.mark == "walk-through"]
+    assert [mark for mark, _ in run if mark.partition(":")[0] != "walk-through"] == []
+    assert len(run) == len(followed), "a block is marked, and `steps` does not find it"
+    assert not followed or page in {*FOLLOWED, *OTHERS}
+    assert [step for step in followed if not step.commands] == []
 
 
-def test_every_walk_through_of_the_page_of_serve_is_followed() -> None:
-    marked = (ROOT / PAGE).read_text().count("<!-- walk-through")
-    assert len(BLOCK.findall((ROOT / PAGE).read_text())) == marked >= 8
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_every_command_of_a_walk_through_is_found(page: str) -> None:
+    """So that a block that is read wrongly does not pass as one without commands."""
+    marked = [found for found in CONSOLE.finditer((ROOT / page).read_text()) if "walk-through" in (found["mark"] or "")]
+    typed = sum(len(re.findall(r"^ *\$ ", found["text"], re.M)) for found in marked)
+    assert sum(len(step.commands) for step in steps(page)) == typed > 0
 
 
 @pytest.mark.slow
-def test_the_page_of_serve_shows_what_a_server_answers(reader: Reader) -> None:
-    for in_new_pool, shown_commands in blocks():
-        for shown in shown_commands:
-            printed = reader.type(shown, in_new_pool)
-            assert normal(printed) == normal(shown.output), f"{shown.command}\nprinted:\n{printed}"
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_a_page_shows_what_its_commands_print(page: str, reader: Reader) -> None:
+    for step in steps(page):
+        reader.follow(step)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md", "docs/operating.md"])
+def test_the_last_commands_of_a_page_end_what_it_started(page: str) -> None:
+    typed = [shown.command for step in steps(page) if not step.about for shown in step.commands]
+    last = max(index for index, command in enumerate(typed) if command == "bullpen down")
+    assert [command for command in typed[last:] if re.match(r"bullpen (provision|run|serve)\b", command)] == []
+
+
+def test_a_command_goes_on_below_a_backslash() -> None:
+    first, second = commands("$ one \\\n  more\noutput\n$ two\n")
+    assert (first.command, first.output) == ("one \\\n  more", "output\n")
+    assert (second.command, second.output) == ("two", "")

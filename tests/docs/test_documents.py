@@ -1,4 +1,4 @@
-"""What the documents say is what the program does: settings, commands, and every output that they show."""
+"""What the documents say is what the program does: settings, commands, measurements, and what the demo prints."""
 
 import re
 import shlex
@@ -10,15 +10,16 @@ import pytest
 
 from bullpen.cli.overview import COMMANDS
 from bullpen.model import instance
+from docs.followed_pages import PAGES as FOLLOWED
 from measured_table import BENCHMARKS, tables, with_target
 from measured_table import published as measurements
 from overview_picture import files as overview_pictures
 from settings_table import published, render
-from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrough
+from walkthroughs import ROOT, blanked, every_command, run
 
 NAMES = [name for commands in COMMANDS.values() for name in commands]
 MAKE_TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
-SHOWN = [*DOCUMENTS, "docs/aws.md", "docs/github.md", "docs/liveness.md", "docs/serve.md"]
+SHOWN = [*FOLLOWED, "docs/aws.md", "docs/github.md"]
 DECISIONS = sorted((ROOT / "docs/decisions").glob("0*.md"))
 SETTING = r"((?:engines|timings|pickup|limits|trust|agent|liveness|local|aws|github|classes)\.(?:NAME\.)?[a-z-]+[a-z])"
 WORDS = ["docs/glossary.md", "docs/names.md"]
@@ -111,18 +112,6 @@ def test_every_published_measurement_matches_the_results(page: Path, table: str)
 def test_no_measurement_with_a_target_is_left_out_of_the_benchmarks() -> None:
     shown = BENCHMARKS.read_text()
     assert [row["name"] for row in with_target() if shown.count(f"| {row['name']} |") != 1] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_a_walk_through_runs_and_prints_what_it_shows(document: str, folder: Path) -> None:
-    steps = walkthrough(document)
-    assert steps[-1].command == "bullpen down", "the last command ends everything that the page starts"
-    for shown in steps:
-        ran = run(shown.command, folder)
-        assert ran.returncode == 0, f"{shown.command}: {ran.stderr}"
-        # Rows come in the order of ids, which are drawn by chance.
-        assert sorted(blanked(ran.stdout).splitlines()) == sorted(blanked(shown.output).splitlines()), shown.command
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -22,6 +23,7 @@ SOURCE = ROOT / "src" / "bullpen"
 CARRIERS = ("remedy", "instead")  # keyword arguments and variables that carry a remedy
 POSITIONS = {"Finding": 3, "complain": 1, "FleetError": 3}
 TABLES = ("REMEDY", "REMEDIES", "NO_MODES", "_KNOWN", "_BY_MESSAGE", "_REMEDIES")
+MARKS = tuple(mark.lower() for mark in (*CARRIERS, *POSITIONS, *TABLES))
 SOMETHING = "…"  # stands for a value that is known only at run time
 
 Names = dict[str, list[ast.expr]]
@@ -54,7 +56,10 @@ def texts(node: ast.expr, names: Names) -> Iterator[str]:
 
 def remedies(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each remedy of a module."""
-    tree = ast.parse(path.read_text())
+    source = path.read_text()
+    if not any(mark in source.lower() for mark in MARKS):
+        return  # two modules of three, and parsing is what takes time here
+    tree = ast.parse(source)
     names: Names = defaultdict(list)
     found: list[ast.expr] = []
     for node in ast.walk(tree):
@@ -73,16 +78,25 @@ def remedies(path: Path) -> Iterator[tuple[int, str]]:
         yield from ((node.lineno, text) for text in texts(node, dict(names)) if " " in text)
 
 
+@cache
+def all_remedies() -> list[tuple[str, str]]:
+    """Where each remedy stands, and its text. The source is read once for all tests: that takes a second."""
+    return [
+        (f"{path.relative_to(ROOT)}:{line}: {text}", text)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for line, text in remedies(path)
+    ]
+
+
 def test_every_remedy_is_a_sentence_with_a_capital_letter_and_a_full_stop() -> None:
-    found = [(path, line, text) for path in sorted(SOURCE.rglob("*.py")) for line, text in remedies(path)]
     wrong = [
-        f"{path.relative_to(ROOT)}:{line}: {text}"
-        for path, line, text in found
+        where
+        for where, text in all_remedies()
         if not (text[0].isupper() or text[0] == SOMETHING)
         or not (text.endswith((".", SOMETHING)) or (text.startswith("Did you mean") and text.endswith("?")))
     ]
     assert wrong == []
-    assert len(found) > 200, "the test no longer finds the remedies"
+    assert len(all_remedies()) > 200, "the test no longer finds the remedies"
 
 
 def command_of(words: list[str], *, is_whole: bool) -> None:
@@ -110,17 +124,10 @@ def options(command: click.Command = program) -> Iterator[str]:
             yield from options(found)
 
 
-def all_named() -> Iterator[tuple[str, str]]:
-    """Where a remedy stands, and its text."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        for line, text in remedies(path):
-            yield f"{path.relative_to(ROOT)}:{line}: {text}", text
-
-
 def test_every_command_that_a_remedy_names_exists_and_has_the_named_options() -> None:
     """`Run ...` must work as it stands; another mention, such as `bullpen serve`, may leave options out."""
     wrong, seen = [], 0
-    for where, text in all_named():
+    for where, text in all_remedies():
         for before, line in re.findall(r"(\w*) ?`bullpen ([a-z][^`]*)`", text):
             seen += 1
             words = ["x" if SOMETHING in word else word for word in shlex.split(line)]
@@ -137,7 +144,7 @@ def test_every_option_that_a_remedy_names_exists() -> None:
     foreign = re.compile(r"`(?!bullpen)[a-z]+ [^`]*`")  # commands of other programs
     wrong = [
         f"{where}: {option}"
-        for where, text in all_named()
+        for where, text in all_remedies()
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", foreign.sub("", text))
         if option not in known
     ]

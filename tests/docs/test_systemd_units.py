@@ -62,6 +62,7 @@ def test_a_service_is_hardened(unit: Path, systemd_analyze: str, installed: Path
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
 def test_a_service_runs_a_command_that_exists_and_leaves_runners_alive(unit: Path, tmp_path: Path) -> None:
     service = _service(unit)

@@ -54,7 +54,7 @@ def found_in(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples)  # 300
 @given(some.dictionaries(PATHS, CONTENTS, max_size=6), some.dictionaries(PATHS, PATHS, max_size=2))
 def test_what_a_manifest_accepts_is_written_below_the_directory_and_is_the_same(
     files: dict[str, bytes], links: dict[str, str]

@@ -466,6 +466,7 @@ async def test_a_line_without_an_end_is_broken_and_seen() -> None:
         assert await follower.new_lines(replace(job, state=FINISHED)) == ["x" * 5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["finished", "lost"])
 async def test_what_is_over_is_read_whole_however_much_it_is(end: str) -> None:
     async with a_world() as world:

@@ -13,7 +13,7 @@ from bullpen.model.signal import direct_key
 from bullpen.refresh import refresh
 from bullpen.sim.world import World
 from fixtures import a_world, provisioned, records, released, small
-from test_run import a_run, until_running, wanted
+from some_runs import a_run, until_running, wanted
 
 
 async def gets_notice(world: World, instance_id: str) -> None:

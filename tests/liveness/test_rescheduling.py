@@ -158,6 +158,7 @@ async def test_a_job_being_cancelled_is_not_given_to_another() -> None:
     assert crew.job().result == "cancelled"
 
 
+@pytest.mark.slow
 async def test_many_jobs_of_a_lost_worker_are_read_in_pages_and_not_one_by_one() -> None:
     crew = Crew()
     await crew.beats(lease=60)

@@ -5,12 +5,12 @@ from types import ModuleType
 
 import pytest
 
-from bullpen.model import control, instance, job, provision, worker
+from bullpen.model import control, instance, job, provision, repository, scale_set, set_member, set_session, worker
 from diagrams import machines, render
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/state-machines.md"
-MODULES = (instance, provision, worker, job, control)
+MODULES = (instance, provision, worker, job, control, scale_set, set_member, set_session, repository)
 
 
 def test_the_published_page_is_what_the_transitions_render() -> None:

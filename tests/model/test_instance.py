@@ -149,6 +149,11 @@ def test_no_member_runs_before_the_decision_is_written() -> None:
         commit(claimed()[-1].after, provision=a_provision(members=("i-1",)))
 
 
+def test_an_instance_that_was_launched_ahead_of_any_run_does_not_run() -> None:
+    with pytest.raises(Conflict, match="ahead of any run"):
+        commit(registered()[-1].after)
+
+
 def test_an_instance_that_is_not_a_member_does_not_run() -> None:
     with pytest.raises(Conflict, match="not a member"):
         commit(claimed()[-1].after, provision=committed(members=("i-2",)))

@@ -31,8 +31,11 @@ from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_member import set_of
 from bullpen.model.signal import Kind
 from bullpen.model.transition import Change
+from set_builders import a_ready_set, claim_for, engage, extend, recall, rules
 
 Try = Callable[[Instance], Change[Instance]]
 
@@ -52,10 +55,22 @@ TRIES: dict[str, Try] = {
     "offer on a stale signal": lambda i: offer(i, signal=a_signal(i, Kind.CLEAN_OK, round="stale")),
     "keep": keep,
     "spare": spare,
+    "claim for a set": lambda i: claim_for(i, a_set_of(i)),
+    "engage": lambda i: engage(i, a_set_of(i)),
+    "engage for another set": lambda i: engage(i, a_ready_set("another")),
+    "renew": extend,
+    "recall": recall,
+    "recall of another round": lambda i: recall(i, old_round="stale"),
     "expire": expire,
     "expire of another round": lambda i: expire(i, round="stale"),
     "done": done,
 }
+
+
+def a_set_of(one: Instance) -> ScaleSet:
+    """A set of the trust domain of the instance, or of the first that it serves."""
+    return a_ready_set(rules=rules(trust_domain=one.trust_domain or "default"))
+
 
 lives = st.lists(st.sampled_from(sorted(TRIES)), max_size=40)
 
@@ -120,9 +135,12 @@ def test_the_version_rises_by_one_with_every_step(tries: list[str]) -> None:
 
 
 @given(run_id=st.sampled_from(["", "run-1"]), tries=lives)
-def test_the_round_changes_with_every_change_of_owner_and_only_then(run_id: str, tries: list[str]) -> None:
+def test_the_round_changes_with_every_change_of_owner_and_every_recall_and_only_then(
+    run_id: str, tries: list[str]
+) -> None:
     for change in live(register(run_id=run_id), tries)[1:]:
-        assert (change.before.run_id != change.after.run_id) is (change.before.round != change.after.round)
+        is_new = change.before.run_id != change.after.run_id or change.step == "recall"
+        assert is_new is (change.before.round != change.after.round)
         assert change.draws_round is (change.before.round != change.after.round)
 
 
@@ -134,6 +152,13 @@ def test_a_used_instance_never_loses_its_trust_domain(tries: list[str]) -> None:
             assert used_by in ("", change.after.trust_domain)
             used_by = change.after.trust_domain
         assert change.after.trust_domain == used_by
+
+
+@given(tries=lives)
+def test_an_instance_runs_either_as_a_member_of_a_provision_or_for_a_set(tries: list[str]) -> None:
+    for change in live(register(), tries):
+        if change.after.state is instances.RUNNING:
+            assert bool(change.after.provision_id) is (set_of(change.after) is None)
 
 
 @given(tries=lives)

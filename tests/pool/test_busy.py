@@ -28,6 +28,7 @@ from fixtures import (
     small,
     steps,
 )
+from spread_marks import mostly_slow
 
 
 def record(world: World, id: str) -> Instance:
@@ -161,6 +162,7 @@ async def test_a_busy_instance_is_spared_even_if_no_process_checks_again_before_
         assert record(world, one).is_claimable
 
 
+@pytest.mark.slow
 async def test_a_job_longer_than_the_usual_runtime_is_spared_for_as_long_as_its_run_asked_for() -> None:
     async with a_world(settings=on_github()) as world:
         one = await job_begins_as_it_is_given_back(world, max_runtime=7200.0)
@@ -347,7 +349,7 @@ async def test_with_the_embedded_ci_a_release_reads_no_pulse_for_it() -> None:
         assert requests(ports).total() == embedded.total() + 1  # one read of the pulses of all of them
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", mostly_slow(range(8), quick=2))
 async def test_killed_anywhere_a_release_leaves_a_debt_and_never_an_ended_job(seed: int) -> None:
     async with a_world(settings=on_github(), seed=seed) as world:
         first, second = ids(await provisioned(world, "4711", 2))

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,9 @@ from bullpen.controllers import Service
 from bullpen.errors import WrongClock
 from bullpen.model import provision as provisions
 from bullpen.model.instance import RUNNING, TERMINATED
+from bullpen.model.signal import Pulse
 from bullpen.pool import clock_skew, debts
-from bullpen.ports import NoStoreClock, Ports
+from bullpen.ports import NoStoreClock, Ports, Signals
 from bullpen.sim.world import World
 from fixtures import a_world, machines, mute, now, provisioned, records, refreshed, requests, small, with_pool
 
@@ -41,6 +44,42 @@ async def test_a_refresh_whose_clock_is_wrong_ends_nothing_and_says_so(skew: flo
         assert "nothing is ended" in str(wrong.value)
         assert "Set the clock" in wrong.value.remedy
         assert dict(world.memory.tables.instances) == before
+
+
+class BeforeTheFirstHeartbeat:
+    """The signals of a pool whose agents have registered and send their first heartbeat after the first read."""
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+        self._has_read = False
+
+    async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
+        pulses = await self._signals.read(ids)
+        if not self._has_read:
+            pulses = {id: replace(pulse, heartbeat=None) for id, pulse in pulses.items()}
+        self._has_read = True
+        return pulses
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._signals, name)
+
+
+async def test_agents_that_are_about_to_send_their_first_heartbeat_show_a_clock_that_is_ahead() -> None:
+    async with a_world() as world:
+        assert (await provisioned(world, "run", 2)).succeeded
+        ports = ports_of(world, on_one_host=True, skew=HOURS)
+        with pytest.raises(WrongClock):
+            await refreshed(world, replace(ports, signals=BeforeTheFirstHeartbeat(ports.signals)))
+        assert len(records(world, RUNNING)) == 2
+
+
+async def test_agents_that_boot_and_are_not_late_are_not_waited_for() -> None:
+    async with a_world() as world:
+        assert (await provisioned(world, "run", 2)).succeeded
+        ports, began = ports_of(world, on_one_host=True), now()
+        ports = replace(ports, signals=BeforeTheFirstHeartbeat(ports.signals))
+        assert await clock_skew.doubt(ports, world.settings) == ""
+        assert now() == began
 
 
 @STORES

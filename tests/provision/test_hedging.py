@@ -10,6 +10,7 @@ from bullpen.model.instance import IDLE, RUNNING, InstanceFate
 from bullpen.model.progress import WorkPhase
 from bullpen.sim.agent import Temper
 from fixtures import a_world, ids, machines, mute, now, provisioned, records, tickets, with_pool
+from spread_marks import mostly_slow
 
 
 def slow_runners(n: int) -> Temper:
@@ -119,7 +120,7 @@ async def test_a_mute_instance_is_ended_once_its_hedge_has_won() -> None:
         assert silent not in machines(world)
 
 
-@pytest.mark.parametrize("places", list(combinations(range(14), 4))[::19])
+@pytest.mark.parametrize("places", mostly_slow(list(combinations(range(14), 4))[::19], quick=6))
 async def test_four_mute_of_fourteen_cost_ten_runners_less_than_twelve_seconds(places: tuple[int, ...]) -> None:
     async with a_world(temper=slow_runners) as world:
         await with_pool(world, 14)

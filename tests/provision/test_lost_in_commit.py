@@ -292,6 +292,7 @@ async def test_a_stop_while_it_is_replaced_gives_everything_back() -> None:
         assert all(one.is_closed for one in of_run(world))
 
 
+@pytest.mark.slow
 async def test_a_second_call_for_the_run_at_the_same_time_gets_the_same_instances() -> None:
     for round in range(20):
         async with a_world(seed=round) as world:

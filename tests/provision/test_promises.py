@@ -278,6 +278,7 @@ async def test_progress_reports_every_place_that_waits_and_every_one_that_is_rea
         assert {report.done for report in reports} == {0, 1, 2}
 
 
+@pytest.mark.slow
 async def test_a_provision_right_after_one_killed_between_commit_and_its_carrying_out_does_not_double_it() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 2)

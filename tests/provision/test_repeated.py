@@ -87,6 +87,7 @@ async def test_a_stop_while_it_checks_liveness_is_answered_at_once() -> None:
         assert now() - began < 1.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", [0, 6])
 async def test_two_at_once_get_the_same_instances(pool: int) -> None:
     for round in range(30):

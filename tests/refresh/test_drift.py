@@ -7,8 +7,8 @@ import pytest
 
 from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.model.signal import Kind, Pulse, Signal
+from bullpen.pool.runner_versions import version_of
 from bullpen.refresh import Action
-from bullpen.refresh.drift import version_of
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import a_world, ids, machines, on_github, provisioned, refreshed, released, requests, small

@@ -1,6 +1,7 @@
 """Instances of the pool whose worker is lost are not counted or kept, but ended and replaced; no others are."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from bullpen.liveness import LivenessController
 from bullpen.liveness.heartbeat import record_heartbeat
 from bullpen.liveness.lost_instances import lost_instances
 from bullpen.liveness.schema import HeartbeatRequest
+from bullpen.model.activity import Activity, Listening
 from bullpen.model.instance import CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -216,3 +218,23 @@ async def test_the_check_for_lost_instances_costs_one_request_in_a_living_pool()
         await refreshed(world, ports)
         assert requests(ports)["workers.lost"] == 1
         assert requests(ports)["signals.read"] == 0
+
+
+@pytest.mark.parametrize(
+    ("last", "is_ended"),
+    [
+        ("", True),
+        (Listening("bullpen.i-1.0a1b2c3d.7", 42).text(), True),
+        (Activity("acme/widgets", "4711", 1, "4711", "bullpen.i-1.0a1b2c3d", "build").text(), False),
+    ],
+    ids=["nothing", "waits for a job", "job"],
+)
+async def test_a_lost_idle_instance_is_ended_unless_its_last_beat_names_a_job(last: str, is_ended: bool) -> None:
+    async with a_world() as world:
+        (dead,) = await with_pool(world, 1)
+        mute(world, [dead])
+        workers = world.memory.tables.workers
+        workers[f"{dead}/direct"] = replace(workers[f"{dead}/direct"], activity=last)
+        await asyncio.sleep(LEASE + 1)
+        await refreshed(world)
+        assert (dead not in machines(world)) is is_ended

@@ -41,6 +41,7 @@ from fixtures import (
     with_pool,
 )
 from liveness.fixtures import Crew
+from spread_marks import mostly_slow
 
 
 def whole_state(world: World) -> Any:
@@ -307,6 +308,7 @@ async def test_a_provision_past_its_deadline_is_aborted_and_what_it_held_given_b
         assert [one.id for one in records(world, IDLE) if one.is_claimable] == pool
 
 
+@pytest.mark.slow
 async def test_a_committed_provision_whose_process_died_is_carried_out() -> None:
     async with a_world() as world:
         await with_pool(world, 2)
@@ -439,6 +441,7 @@ async def test_lost_tickets_are_sent_again_at_the_second_look() -> None:
         assert sorted(ticket.instance_id for ticket in tickets(world)) == pool
 
 
+@pytest.mark.slow
 async def test_a_termination_that_is_owed_is_carried_out() -> None:
     async with a_world() as world:
         (one,) = await with_pool(world, 1)
@@ -470,7 +473,7 @@ async def test_records_of_the_terminated_are_purged_after_their_time() -> None:
 # ----------------------------------------------------------------------------------------------------- several at once
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", mostly_slow(range(8), quick=2))
 async def test_refreshes_at_once_create_no_more_than_the_idle_target(seed: int) -> None:
     slow = Rates(latency=(0.01, 0.3))
     async with a_world(settings=small(idle_target=2), seed=seed, rates=slow) as world:

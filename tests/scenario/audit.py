@@ -28,6 +28,7 @@ class Books:
     registrations: list[Row]
     tickets: list[str]
     machines: list[Row] = field(default_factory=list)
+    scale_sets: dict[str, Row] = field(default_factory=dict)
     now: int = field(default_factory=lambda: int(datetime.now(UTC).timestamp() * 1_000_000))
 
     @property
@@ -70,17 +71,21 @@ def read(home: Path) -> Books:
             provisions={row["id"]: {**row, "members": json.loads(row["members"])} for row in table("provisions")},
             registrations=table("registrations"),
             tickets=[row["body"] for row in table("tickets")],
+            scale_sets={row["id"]: row for row in table("scale_sets")},
             machines=table("machines"),
         )
 
 
 def _misplaced(books: Books, live: dict[str, Row]) -> Iterator[str]:
-    """A live instance runs for a committed provision, or is on offer; there is nothing third."""
+    """A live instance runs for a committed provision or a scale set, or is on offer; there is nothing else."""
     for id, row in live.items():
         provision = books.provisions.get(row["provision_id"])
         if row["threshold"] <= books.now:
             yield f"{id} is {row['state']} past its threshold"
-        if row["state"] == "running":
+        if row["state"] == "running" and row["run_id"].startswith("set:"):
+            if books.scale_sets.get(row["run_id"], {}).get("state") not in ("ready", "retiring", "wanted"):
+                yield f"{id} runs for {row['run_id']}, which is not served"
+        elif row["state"] == "running":
             if provision is None or provision["state"] != "committed":
                 yield f"{id} runs for {row['provision_id'] or 'no provision'}, which has not committed"
             elif id not in provision["members"] or provision["run_id"] != row["run_id"]:
@@ -136,7 +141,7 @@ def _registrations(books: Books, live: dict[str, Row]) -> Iterator[str]:
             yield f"{row['name']} is registered for {row['label']}, which it does not serve"
     registered = {row["name"] for row in books.registrations}
     for id, run_id in serving.items():
-        if id not in registered:
+        if id not in registered and not run_id.startswith("set:"):  # GitHub alone has those registrations
             yield f"{id} runs for {run_id} and is not registered"
 
 

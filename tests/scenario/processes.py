@@ -34,8 +34,16 @@ def below(folder: Path) -> list[Process]:
             if entry.startswith(b"BULLPEN_INSTANCE="):
                 marked[pid] = entry.partition(b"=")[2].decode()
     known = {*agents.values(), *_ids(folder)}
-    found = [Process(pid, id, is_agent=True) for pid, id in agents.items()]
+    # What an agent forks has its command line until it executes a program, or for good if it unpacks files.
+    forked = {pid: id for pid, id in agents.items() if agents.get(_parent(pid)) == id}
+    found = [Process(pid, id, is_agent=pid not in forked) for pid, id in agents.items()]
     return found + [Process(p, id, is_agent=False) for p, id in marked.items() if id in known and p not in agents]
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def _ids(folder: Path) -> list[str]:

@@ -4,6 +4,7 @@ Only ids are filled in: an example cannot know them. Examples without an end, an
 ports, are only parsed (tests/cli/test_help.py); `bullpen demo` verifies itself.
 """
 
+import asyncio
 import os
 import re
 import subprocess
@@ -15,6 +16,10 @@ import pytest
 
 from bullpen.cli.overview import COMMANDS
 from bullpen.cli.program import program
+from bullpen.config import Settings
+from bullpen.model import scale_set as sets
+from bullpen.pool.repositories import see
+from bullpen.wiring import embedded
 from scenario.pool import Pool
 
 pytestmark = pytest.mark.slow
@@ -51,6 +56,14 @@ def filled_in(example: str, pool: Pool) -> str:
     return example
 
 
+async def remember(home: Path) -> None:
+    """What a pool with GitHub as its CI knows: a repository, and a scale set."""
+    async with embedded(home, Settings()) as ports:
+        await see(ports, "acme/widgets", 42, by="a test")
+        wanted = sets.SetWanted(at=ports.clock.now(), by="a test", rules=sets.SetRules())
+        await ports.records.apply(sets.want(sets.absent("bullpen-medium"), wanted))
+
+
 def test_every_example_of_the_help_works_as_printed(pool: Pool) -> None:
     assert {*ORDER, *NOT_RUN} == {name for commands in COMMANDS.values() for name in commands}
     empty = pool.folder / "empty"
@@ -65,6 +78,8 @@ def test_every_example_of_the_help_works_as_printed(pool: Pool) -> None:
     }
     ran = 0
     for command in ORDER:
+        if command == "why":
+            asyncio.run(remember(pool.home))
         for example in lines_of(command):
             if ENDLESS in example or " zsh)" in example:  # bash runs them, and cannot read what zsh can
                 continue

@@ -39,6 +39,8 @@ from bullpen.schema.agent import (
     AssignmentStanding,
     FinishedJob,
     RegistrationAnswer,
+    ServedRepository,
+    ServedSetAnswer,
     SignalStored,
     TakenJob,
 )
@@ -101,7 +103,8 @@ READERS: dict[ModuleType, dict[str, tuple[Struct, ...]]] = {
         "standing": (AssignmentAnswer,),
         "report": (ReportSignal, SignalStored, AgentRecord),
         "register": (RegisterRunner, RegistrationAnswer),
-        "deregister": (),
+        "_served_set": (ServedRepository, ServedSetAnswer),
+        "deregister": (ErrorAnswer,),
         "take_job": (TakeJob, TakenJob, JobAnswer),
         "settle_job": (FinishJob, FinishedJob),
         "give_back_job": (GiveBackJob,),

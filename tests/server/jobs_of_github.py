@@ -76,6 +76,7 @@ def claims(now: float, **changed: Any) -> dict[str, Any]:
         "nbf": int(now) - 300,
         "exp": int(now) + 300,
         "repository": "acme/widgets",
+        "repository_id": "42",
         "repository_owner": "acme",
         "run_id": "4711",
         "run_attempt": "1",

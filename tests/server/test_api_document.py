@@ -27,8 +27,8 @@ PUBLIC = sorted(
     [
         *("listRuns", "showRun", "provisionRun", "releaseRun", "exchangeToken"),
         *("listOperations", "showOperation", "stopOperation"),
-        *("submitJob", "listJobs", "showJob", "readJobLogs", "cancelJob"),
-        *("listMissingBlocks", "sendPack", "sendManifest", "listArtifacts", "readArtifacts"),
+        *("submitJob", "listJobs", "showJob", "readJobLogs", "cancelJob", "postponeJob"),
+        *("showSourceLimits", "listMissingBlocks", "sendPack", "sendManifest", "listArtifacts", "readArtifacts"),
         *("showStatus", "listInstances", "showInstance", "showStories"),
         *("listWorkers", "showWorker", "stopWorker", "recordHeartbeat", "recordHeartbeats"),
         *("streamEvents", "receiveWebhook", "checkHealth", "checkReadiness"),

@@ -21,6 +21,7 @@ WRITES = {
     "/v1/jobs": {"runId": "r", "command": ["true"]},
     "/v1/runs/r/release": None,
     "/v1/jobs/j-1/cancel": None,
+    "/v1/jobs/j-1/postpone": {"seconds": 30},
     "/v1/heartbeats": {"workerInstanceKey": "w"},
 }
 AGENTS = [

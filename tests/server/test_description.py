@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from server.described import check_described
 from server.fixtures import a_house
 from server.served import Served, a_server
 
@@ -34,6 +33,8 @@ async def test_every_endpoint_is_described(tmp_path: Path) -> None:
 
 
 def test_every_request_that_fits_the_description_is_answered_as_described(served: Served) -> None:
+    from server.described import check_described  # here: loading it takes a second, and only this test needs it
+
     checked = check_described(served.url, lambda path: path != "/v1/events")  # a stream does not end
     checked += check_described(served.url, lambda path: True, "/v1/openapi-agents.json")
     assert len(checked) > 35

@@ -1,5 +1,6 @@
 """Lists: their filters, their pages, and how much one request may read."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from builders import needs, on_offer, open_provision, register, running, terminated
 from bullpen.inventory import pages
+from bullpen.model.signal import Heartbeat
 from server.fixtures import House, a_house
 
 
@@ -119,3 +121,14 @@ async def test_the_story_of_a_worker_is_found_by_its_key(tmp_path: Path) -> None
         await house.beat("i-00000000000000aa/0a0b0c0d")
         answer = await house.ask("GET", "/v1/stories/i-00000000000000aa/0a0b0c0d")
         assert (answer.status_code, answer.json()["stories"][0]["state"]) == (200, "active")
+
+
+async def test_only_an_instance_that_lives_is_shown_as_silent(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await holding(house, running("i-1", "a"), terminated("i-2"))
+        for id in ("i-1", "i-2"):
+            await house.ports.signals.beat(Heartbeat(id, datetime(2020, 1, 1, tzinfo=UTC), 1))
+        for path in ("/v1/instances/i-1", "/v1/instances/i-2"):
+            assert (await house.ask("GET", path)).json()["silent"] is path.endswith("i-1")
+        page = (await house.ask("GET", "/v1/instances")).json()["instances"]
+        assert {one["id"]: one["silent"] for one in page} == {"i-1": True, "i-2": False}

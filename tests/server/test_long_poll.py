@@ -46,6 +46,7 @@ async def test_a_waiting_provision_says_so_and_a_delete_ends_it(tmp_path: Path) 
         assert await house.ports.records.waiting_provisions(10) == []
 
 
+@pytest.mark.slow
 async def test_a_provision_is_not_reported_as_lost_while_it_waits(tmp_path: Path) -> None:
     async with a_house(tmp_path, settings=has_room_later()) as house:
         await a_full_pool(house)

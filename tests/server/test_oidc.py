@@ -43,21 +43,21 @@ async def test_a_job_gets_a_token_for_its_own_run(tmp_path: Path) -> None:
             "expiresIn": RUN_LASTS,
             "runId": "4711",
             "repository": "acme/widgets",
-            "trustDomain": "acme/widgets",
+            "trustDomain": "acme/widgets/42",
         }
         found = hub.house.context.keys.bearer(token, hub.now)
-        assert found == RunIdentity(repository="acme/widgets", run="4711", attempt=2, trust="acme/widgets")
+        assert found == RunIdentity(repository="acme/widgets", run="4711", attempt=2, trust="acme/widgets/42")
 
 
 async def test_a_pull_request_gets_a_trust_domain_of_its_own(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         answer = (await hub.exchange(event_name="pull_request", ref="refs/pull/7/merge")).json()
-        assert answer["trustDomain"] == "acme/widgets#pull-request"
+        assert answer["trustDomain"] == "acme/widgets/42#pull-request"
 
 
 @pytest.mark.parametrize("event", TRUSTED)
 def test_an_event_that_only_writers_can_cause_gets_the_trust_domain_of_the_repository(event: str) -> None:
-    assert trust_domain("acme/widgets", event, "refs/heads/main", "octocat") == "acme/widgets"
+    assert trust_domain("acme/widgets", 42, event, "refs/heads/main", "octocat") == "acme/widgets/42"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_event_that_only_writers_can_cause_gets_the_trust_domain_of_the_repos
     ],
 )
 def test_every_other_event_gets_the_trust_domain_of_a_pull_request(event: str, ref: str, actor: str) -> None:
-    assert trust_domain("acme/widgets", event, ref, actor) == "acme/widgets#pull-request"
+    assert trust_domain("acme/widgets", 42, event, ref, actor) == "acme/widgets/42#pull-request"
 
 
 async def test_every_repository_of_an_organisation_is_inside_its_scope(tmp_path: Path) -> None:
@@ -151,6 +151,11 @@ async def test_a_forged_token_is_refused(tmp_path: Path, name: str) -> None:
         ({"repository": "acme/widgets\n"}, "outside github.scope"),
         ({"repository": None}, "repository"),
         ({"repository": ["acme/widgets"]}, "repository"),
+        ({"repository_id": None}, "repository_id"),
+        ({"repository_id": 42}, "repository_id"),
+        ({"repository_id": "0"}, "repository_id"),
+        ({"repository_id": "42/43"}, "repository_id"),
+        ({"repository_id": "42\n"}, "repository_id"),
         ({"run_id": None}, "run_id"),
         ({"run_id": 4711}, "run_id"),
         ({"run_id": "4711-2"}, "run_id"),

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+import set_builders
 from builders import on_offer, open_provision, register, running, used_and_on_offer
 from bullpen import inventory
 from bullpen.controllers import FAILS_FOR
@@ -21,6 +22,8 @@ from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChanc
 from bullpen.errors import Refused, Unavailable
 from bullpen.model.instance import Instance
 from bullpen.model.progress import Tell
+from bullpen.model.scale_set import SetEvents, SetRepository
+from bullpen.model.served_set import ServedSet
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import UsageClass, format_time
 from bullpen.ports import Registration, RegistrationCredentials, Removal
@@ -279,6 +282,9 @@ async def test_an_agent_registers_and_leaves_but_not_under_its_job(tmp_path: Pat
         assert house.memory.registrations == {}
 
 
+SERVED = ServedSet("m", SetEvents.ANY, (SetRepository("a/b", 5), SetRepository("a/c")))
+
+
 class AnotherCI:
     """Has agents register themselves, and knows them by other names."""
 
@@ -300,6 +306,12 @@ class AnotherCI:
             raise self.answer
         return self.answer
 
+    def prepare(self, name: str, label: str, round: str) -> None:
+        return
+
+    def failing(self) -> str:
+        return ""
+
     async def remove(self, handle: str) -> Removal:
         self.removed.append(handle)
         return Removal.REMOVED
@@ -318,6 +330,11 @@ class AnotherCI:
         (
             RegistrationCredentials("bullpen.x.a1", "r", jit="J"),
             {"registered": True, "runner": "bullpen.x.a1", "label": "r", "jit": "J"},
+        ),
+        (
+            RegistrationCredentials("bullpen.x.a1", "set:m", jit="J", id=7, serves=SERVED),
+            {"registered": True, "runner": "bullpen.x.a1", "label": "set:m", "jit": "J", "id": 7}
+            | {"serves": {"name": "m", "events": "any", "repositories": [{"name": "a/b", "id": 5}, {"name": "a/c"}]}},
         ),
         (None, {"registered": False}),
         (Refused("no such scope"), {"registered": False, "refusal": "no such scope"}),
@@ -429,6 +446,17 @@ async def test_a_loop_that_keeps_failing_is_named_and_the_service_stays_ready(tm
         assert "did not answer" not in answer.text  # it needs no token
         shown = {"process": "serve", "loop": "reconcile", "since": since, "error": "GitHub did not answer"}
         assert (await house.ask("GET", "/v1/status")).json()["failingLoops"] == [shown]
+
+
+async def test_the_status_has_the_scale_sets_and_why_their_stories(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        for change in set_builders.ready():
+            await house.ports.records.apply(change)
+        (one,) = (await house.ask("GET", "/v1/status")).json()["scaleSets"]
+        assert (one["name"], one["state"], one["min"], one["max"]) == (set_builders.NAME, "ready", 1, 20)
+        assert (one["holder"], one["assigned"], one["running"]) == ("", None, None)
+        (story,) = (await house.ask("GET", f"/v1/stories/{set_builders.NAME}")).json()["stories"]
+        assert (story["id"], story["state"]) == (f"set:{set_builders.NAME}", "ready")
 
 
 async def test_a_store_that_can_be_read_and_not_written_makes_the_service_unready(tmp_path: Path) -> None:

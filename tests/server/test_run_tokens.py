@@ -53,23 +53,26 @@ async def test_a_run_provisions_watches_and_releases_itself(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("event", ["push", "pull_request"])
 async def test_its_claims_decide_the_trust_domain_and_the_repository(tmp_path: Path, event: str) -> None:
-    domain = {"push": "acme/widgets", "pull_request": "acme/widgets#pull-request"}[event]
+    domain = {"push": "acme/widgets/42", "pull_request": "acme/widgets/42#pull-request"}[event]
     async with a_hub(tmp_path) as hub:
         needs = await provisioned(hub, "4711", await hub.run_token(event_name=event))
         assert (needs.trust_domain, needs.repository) == (domain, "acme/widgets")
 
 
-async def test_a_run_may_name_the_trust_domain_and_the_repository_of_its_claims(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spelling", ["acme/widgets/42", "acme/widgets"])
+async def test_a_run_may_name_the_trust_domain_and_the_repository_of_its_claims(tmp_path: Path, spelling: str) -> None:
     async with a_hub(tmp_path) as hub:
-        said = {"trustDomain": "acme/widgets", "repository": "ACME/widgets"}
+        said = {"trustDomain": spelling, "repository": "ACME/widgets"}
         needs = await provisioned(hub, "4711", await hub.run_token(), **said)
-        assert (needs.trust_domain, needs.repository) == ("acme/widgets", "acme/widgets")
+        assert (needs.trust_domain, needs.repository) == ("acme/widgets/42", "acme/widgets")
 
 
 @pytest.mark.parametrize(
     "chosen",
     [
         {"trustDomain": "acme/widgets"},
+        {"trustDomain": "acme/widgets/42"},
+        {"trustDomain": "acme/widgets/43#pull-request"},
         {"trustDomain": "default"},
         {"trustDomain": "acme/widgets#pull-reques"},
         {"repository": "acme/gadgets"},

@@ -60,7 +60,7 @@ def test_a_job_exchanges_its_oidc_token_and_provisions_for_its_run(
 ) -> None:
     identity = github.oidc_token(run_id="4711")
     status, answer = ask(served, "POST", "/v1/oidc/token", {"token": identity})
-    assert (status, answer["trustDomain"]) == (200, "acme/widgets")
+    assert (status, answer["trustDomain"]) == (200, f"acme/widgets/{github._state.repositories['acme/widgets'].id}")
     token = answer["token"]
     status, begun = ask(served, "POST", "/v1/runs/4711/release", token=token)
     assert status == 202

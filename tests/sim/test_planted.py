@@ -128,6 +128,15 @@ async def of_another_domain(world: World) -> None:
     await release(ports, world.settings, "before", stop=asyncio.Event())
 
 
+async def of_a_repository_with_another_id(world: World) -> None:
+    """One with the id of the repository that had the name first, and one with the bare name."""
+    ports = world.ports()
+    for number, domain in enumerate(("acme/web/42", "acme/web")):
+        await provisions(world, ports, f"before-{number}", 1, trust_domain=domain)
+    for number in range(2):
+        await release(ports, world.settings, f"before-{number}", stop=asyncio.Event())
+
+
 async def past_its_threshold(world: World) -> None:
     await fills_pool(world, 1)
     await asyncio.sleep(world.settings.timings.idle + 10)
@@ -244,6 +253,10 @@ PLANTED = {
     "a claim without the trust domain": Planted(
         lambda: plants.without_guard("claim", "trust_domain"),
         played(provisioning("run", 1), before=forged(of_another_domain, trust_domain="default")),
+    ),
+    "a repository admitted by name, not by id": Planted(
+        plants.repositories_by_name,
+        played(provisioning("run", 1, trust_domain="acme/web/43"), before=of_a_repository_with_another_id),
     ),
     "a claim without the image generation": Planted(
         lambda: plants.without_guard("claim", "image_generation"),

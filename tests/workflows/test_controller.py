@@ -74,6 +74,7 @@ async def test_github_is_never_asked_about_runs_for_which_the_pool_holds_nothing
         assert asked(ports) == 0
 
 
+@pytest.mark.slow
 async def test_polling_costs_one_request_a_minute_for_each_run_that_holds_instances_whatever_there_was() -> None:
     async with a_scene() as scene:
         for _ in range(5):

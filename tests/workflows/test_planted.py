@@ -188,7 +188,11 @@ def retired_though_it_works(patch: pytest.MonkeyPatch) -> None:
         return [WorkerFate.RETIRE for _ in condemned]
 
     patch.setattr(Sweeper, "_fates", fates)
-    patch.setattr("bullpen.liveness.reschedule.worker_loss", lambda settings, worker, record: None)
+
+    async def none_is_left(ports: Any, settings: Any, owing: Any) -> set[str]:
+        return set()
+
+    patch.setattr("bullpen.liveness.reschedule.left_to_runs", none_is_left)
 
 
 def one_look_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -211,12 +215,12 @@ def workers_are_believed(patch: pytest.MonkeyPatch) -> None:
 
 
 def idle_losses_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    right = loss.worker_loss
+    right = loss.left_to_runs
 
-    def with_a_job(settings: Any, worker: Any, record: Any) -> WorkerLoss | None:
-        return right(settings, worker, record) if worker.activity else None
+    async def with_a_job(ports: Any, settings: Any, owing: Sequence[Any]) -> set[str]:
+        return await right(ports, settings, [worker for worker in owing if worker.activity])
 
-    patch.setattr("bullpen.liveness.reschedule.worker_loss", with_a_job)
+    patch.setattr("bullpen.liveness.reschedule.left_to_runs", with_a_job)
 
 
 PLANTED: Sequence[tuple[Plant, History]] = [

@@ -98,6 +98,7 @@ async def test_a_run_that_is_started_again_as_it_is_given_back_is_held_again_for
         assert scene.held() == []
 
 
+@pytest.mark.slow
 async def test_a_service_does_all_of_it_from_the_first_beat_to_an_empty_run() -> None:
     async with a_scene() as scene:
         service, stop = Service(scene.ports(), scene.world.settings), asyncio.Event()

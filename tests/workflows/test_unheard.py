@@ -33,6 +33,7 @@ async def test_a_job_that_its_runner_could_not_tell_of_is_run_again_once() -> No
         assert scene.held() == []
 
 
+@pytest.mark.slow
 async def test_also_if_the_label_has_other_runners_meanwhile() -> None:
     async with a_scene() as scene:
         no_agent_reports(scene)

@@ -340,6 +340,7 @@ def test_a_background_process_left_by_a_job_is_gone_and_one_from_boot_stays(inst
         daemon.kill()
 
 
+@pytest.mark.slow
 def test_an_unmarked_orphan_of_a_job_is_ended_by_an_agent_that_is_a_subreaper(instance: Instance) -> None:
     agent = f"""
 from agent.cleaning.test_clean import verdict_of, verify

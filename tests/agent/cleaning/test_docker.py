@@ -211,6 +211,7 @@ def test_work_that_is_given_up_leaves_no_command_running(stub: Stub) -> None:
     assert identify(child) is None
 
 
+@pytest.mark.slow
 def test_no_command_line_grows_without_end(stub: Stub) -> None:
     docker = docker_of(stub)
     stub.hold("volumes", *(f"v{n}" for n in range(AT_ONCE + 1)))

@@ -22,13 +22,15 @@ from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.loop import AgentLoop
 from bullpen.agent.progress import HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
-from bullpen.agent.store.base import AgentStore, Grant, NoCredentials, OwnList, RunnerCredentials
+from bullpen.agent.store.base import AgentStore, Grant, NoCredentials, OwnList, RunnerCredentials, StillBusy
 from bullpen.agent.wakeup import ThreadWakeup
 from bullpen.engines.github.naming import runner_name
 from bullpen.host.processes import end_tree, mark_of
-from bullpen.model.activity import Activity, parse
+from bullpen.model.activity import Activity, Listening, parse, parse_listening
+from bullpen.model.served_set import ServedSet
 from fakes.github.acting import RUNNERS, caller
 from fakes.github.hub import FakeGithub, JobSpec, Run
+from fakes.github.set_caller import AGENTS, SetCaller
 from users import lent_for_good
 
 PATIENCE = 120.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
@@ -71,10 +73,14 @@ class Store:
     direct: bool = False  # the agent removes its registration itself
     oldest: str = ""
     reports: list[tuple[SignalKind, str, str]] = field(default_factory=list)
+    serves: ServedSet | None = None  # the scale set that it registers for
+    refused: list[str] = field(default_factory=list)
     beats: list[Activity | None] = field(default_factory=list)
+    waiting: list[Listening | None] = field(default_factory=list)  # what the same beats say of a set's registration
     leaving: bool = False  # as the last beat says
     passes: list[RunnerCredentials] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    caller: SetCaller | None = None
     jobs: None = None
 
     def has_changed(self) -> bool:
@@ -85,18 +91,23 @@ class Store:
 
     def beat(self, job: HeldJob | None, leaving: datetime | None, activity: str) -> Grant:
         self.beats.append(parse(activity))
+        self.waiting.append(parse_listening(activity))
         self.leaving = leaving is not None
         return Grant(LeaseHolder(f"{self.instance_id}/a", 1))
 
     def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
         self.reports.append((kind, record.round, text))
 
-    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord, refused_job: str = "") -> RunnerCredentials | OwnList:
         if record != self.record:
             return OwnList.MOVED_ON
+        self.refused += [refused_job] if refused_job else []
         name = runner_name("pool", self.instance_id, record.round, len(self.passes))
         given = RunnerCredentials(name, record.run_id, f"{self.hub.url}/acme/widgets", oldest=self.oldest)
-        if self.jit:
+        if self.serves is not None:
+            made = self._set_caller().configure(self.hub.sets.of(self.serves.name).id, name)
+            given = replace(given, jit=made["encodedJITConfig"], id=made["runner"]["id"], serves=self.serves)
+        elif self.jit:
             wanted = {"name": name, "runner_group_id": 1, "labels": [record.run_id]}
             given = replace(given, jit=self._post("generate-jitconfig", json=wanted)["encoded_jit_config"])
         else:
@@ -114,10 +125,19 @@ class Store:
     def deregister(self, runner: str) -> None:
         self.removed.append(runner)
         found = [one for one in self.hub.runners() if one.name == runner]
+        if found and self.serves is not None:
+            answer = self._set_caller().ask("DELETE", f"{AGENTS}/{found[0].id}")
+            if answer.status_code == 400:
+                raise StillBusy(answer.text)
+            return
         if found and not self.direct:
             assert self.api.delete(f"{RUNNERS}/{found[0].id}").status_code == 204
 
     def close(self) -> None: ...
+
+    def _set_caller(self) -> SetCaller:
+        self.caller = self.caller or SetCaller(self.hub)
+        return self.caller
 
     def _post(self, what: str, **more: Any) -> dict[str, str]:
         answer: dict[str, str] = self.api.post(f"{RUNNERS}/{what}", **more).raise_for_status().json()
@@ -147,6 +167,10 @@ class Stage:
     def commits(self) -> None:
         assert isinstance(self.store.record, InstanceRecord)
         self.store.record = replace(self.store.record, state=InstanceState.RUNNING)
+
+    def recalls(self, round: str = "r2") -> None:
+        assert isinstance(self.store.record, InstanceRecord)
+        self.store.record = replace(self.store.record, round=round)
 
     def releases(self, round: str = "r2") -> None:
         self.store.record = InstanceRecord(InstanceState.IDLE, "", round, time.time() + 120, trust_domain="t")
@@ -199,10 +223,12 @@ def a_stage(hub: FakeGithub, version: str = "2.336.0", **settings: Any) -> Itera
         config = Config(name, ground, directory, 0.2, 60.0, 600.0, "", 30.0, ())
         told: dict[str, Any] = {"ci": "github", "runner_directory": str(a_runner(ground, version))}
         told |= {"runner_user": USER, "shares_machine": True}
-        played = {name: settings.pop(name) for name in ("jit", "direct", "oldest") if name in settings}
+        played = {name: settings.pop(name) for name in ("jit", "direct", "oldest", "serves") if name in settings}
         stage = Stage(ground, hub, replace(config, **(told | settings)), Store(hub, api, name, **played))
         try:
             yield stage
         finally:
             end_tree(None, mark_of(name), patience=10.0)
             stage.close()
+            if stage.store.caller is not None:
+                stage.store.caller.close()

@@ -49,5 +49,5 @@ def test_an_attempt_that_is_no_number_is_refused(attempt: str) -> None:
 
 
 def test_an_activity_names_the_runner_as_it_was_registered_whatever_the_hook_says() -> None:
-    activity = activity_of(replace(ASKED, runner="another"), RECORD, "pool.i-1.r1")
+    activity = activity_of(replace(ASKED, runner="another"), RECORD.run_id, "pool.i-1.r1")
     assert (activity.runner, activity.label, activity.attempt) == ("pool.i-1.r1", "4711", 2)

@@ -196,7 +196,7 @@ def test_a_registration_that_may_have_reached_github_before_config_sh_failed_cou
 def with_an_old_token(stage: Stage) -> object:
     register = stage.store.register
 
-    def registered(record: object) -> object:
+    def registered(record: object, *_: object) -> object:
         given = register(record)  # type: ignore[arg-type]
         return replace(given, removal="ENDED") if isinstance(given, RunnerCredentials) else given
 

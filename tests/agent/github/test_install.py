@@ -110,6 +110,7 @@ def test_a_large_file_is_copied_in_slices(ground: Path, monkeypatch: pytest.Monk
     assert (ground / "copy" / "bin" / "large").read_bytes() == (source / "bin" / "large").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(ACCOUNT is None, reason="jobs run as we do here")
 def test_the_jobs_user_may_add_files_and_replace_none(ground: Path) -> None:
     finished(install(a_runner(ground), ground / "copy", ACCOUNT))

@@ -86,6 +86,35 @@ def test_the_agent_hears_which_job_is_about_to_begin(hooks: Hooks) -> None:
     assert end(process) == (0, "always\n")
 
 
+def test_the_agent_hears_what_a_scale_set_is_judged_by(hooks: Hooks) -> None:
+    about = {
+        "REPOSITORY_ID": "700",
+        "EVENT_NAME": "pull_request",
+        "REF": "refs/pull/5/mergé",
+        "ACTOR": "dependabot[bot]",
+    }
+    process = begin(hooks, **{f"GITHUB_{name}": value for name, value in about.items()})
+    asked = heard(hooks)
+    assert (asked.repository_id, asked.event, asked.ref, asked.actor) == tuple(about.values())
+    assert asked.job == "build"
+    hooks.answer(asked, "")
+    assert end(process) == (0, "always\n")
+
+
+def test_a_ref_that_is_too_long_is_cut_and_the_job_still_asks(hooks: Hooks) -> None:
+    process = begin(hooks, GITHUB_REF=f"refs/heads/{'x' * 5000}")
+    asked = heard(hooks)
+    assert asked.ref == f"refs/heads/{'x' * 289}"
+    hooks.answer(asked, "")
+    assert end(process)[0] == 0
+
+
+def test_a_question_without_what_only_sets_need_is_heard(hooks: Hooks, directory: Path) -> None:
+    tell(directory, b"1-1\tstarted\t4711\t1\tacme/widgets\tpool.i-1.r1\tbuild\n")
+    asked = heard(hooks)
+    assert (asked.job, asked.repository_id, asked.event) == ("build", "", "")
+
+
 def test_a_refused_job_ends_with_its_worker_and_its_log_says_why(hooks: Hooks) -> None:
     process = begin(hooks)
     hooks.answer(heard(hooks), "This runner serves label 1.")

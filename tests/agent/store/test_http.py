@@ -16,10 +16,13 @@ from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
 from bullpen.agent.progress import End, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
-from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StoreUnreachable
+from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StillBusy, StoreUnreachable
 from bullpen.agent.store.connection import CHUNK, MOST_KEPT, HttpLog, ServiceAway
 from bullpen.agent.store.http import HttpStore
 from bullpen.agent.wakeup import ThreadWakeup
+from bullpen.model.limits import REASON_LENGTH
+from bullpen.model.scale_set import SetEvents, SetRepository
+from bullpen.model.served_set import ServedSet
 
 INSTANCE = "i-00000000000000aa"
 BEATEN = {"token": 1, "epoch": 1, "nextInSeconds": 5.0, "stop": [], "resurrected": False, "state": "active"}
@@ -197,6 +200,45 @@ def test_a_runner_is_given_what_the_service_was_given_for_it(store: HttpStore) -
     assert store.register(RECORD) == RunnerCredentials("bullpen.i-1.a1", "r", "https://github.com/acme", token="T")
     store.deregister("bullpen.i-1.a1")
     assert [path.rpartition("/")[2] for _, path, _ in asked] == ["registration", "registration?runner=bullpen.i-1.a1"]
+
+
+SET_ANSWER = {"registered": True, "runner": "n", "label": "set:m", "jit": "J", "id": 7}
+
+
+def test_a_runner_of_a_set_learns_which_jobs_it_may_execute(store: HttpStore) -> None:
+    store._config = replace(store._config, ci="github")
+    serves = {"name": "m", "events": "any", "repositories": [{"name": "a/b", "id": 5}, {"name": "a/c"}]}
+    answering(store, (200, SET_ANSWER | {"serves": serves}))
+    served = ServedSet("m", SetEvents.ANY, (SetRepository("a/b", 5), SetRepository("a/c")))
+    assert store.register(RECORD) == RunnerCredentials("n", "set:m", jit="J", id=7, serves=served)
+
+
+def test_only_an_agent_of_a_set_says_that_it_knows_sets_and_which_job_it_refused(store: HttpStore) -> None:
+    asked = answering(store, *[(200, {"registered": False})] * 3).asked
+    store.register(RECORD, "none of a run is reported")
+    store.register(replace(RECORD, run_id="set:m"))
+    store.register(replace(RECORD, run_id="set:m"), "x" * (REASON_LENGTH + 1))
+    run, member = {"runId": "r", "round": "a1"}, {"runId": "set:m", "round": "a1", "knowsSets": True}
+    assert [body for *_, body in asked] == [run, member, member | {"refusedJob": "x" * REASON_LENGTH}]
+
+
+def test_a_runner_that_the_service_does_not_remove_is_busy_and_not_in_doubt(store: HttpStore) -> None:
+    asked = answering(store, (409, {"error": "conflict"}), (503, {"error": "away"}), (200, {"stored": True})).asked
+    with pytest.raises(StillBusy):
+        store.deregister("bullpen.i-1.a1")
+    assert not store._may_be_registered
+    with pytest.raises(StoreUnreachable) as caught:
+        store.deregister("bullpen.i-1.a1")
+    assert not isinstance(caught.value, StillBusy)
+    assert store._may_be_registered
+    assert len(asked) == 2
+
+
+def test_a_runner_of_a_set_whose_rules_it_does_not_know_does_not_register(store: HttpStore) -> None:
+    store._config = replace(store._config, ci="github")
+    answering(store, (200, SET_ANSWER | {"serves": {"name": "m", "events": "some"}}))
+    with pytest.raises(NoCredentials, match="rules for its scale set that this agent does not know"):
+        store.register(RECORD)
 
 
 @pytest.mark.parametrize("registered", [True, False])

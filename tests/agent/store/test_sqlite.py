@@ -21,6 +21,7 @@ from bullpen.agent.store.sqlite import SqliteStore
 from bullpen.engines.sqlite.migrations import load_scripts, open_home
 from bullpen.engines.sqlite.notify import CONTROL, Listener, socket_directory
 from bullpen.engines.sqlite.turnstile import Turnstile
+from made_homes import with_database
 
 RUNNING = InstanceRecord(InstanceState.RUNNING, "run-1", "r1", 1000.0, False, "default")
 
@@ -28,7 +29,7 @@ RUNNING = InstanceRecord(InstanceState.RUNNING, "run-1", "r1", 1000.0, False, "d
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     """Another process's connection to the same home."""
-    connection = open_home(tmp_path, Turnstile(tmp_path), load_scripts())
+    connection = open_home(with_database(tmp_path), Turnstile(tmp_path), load_scripts())
     yield connection
     connection.close()
 

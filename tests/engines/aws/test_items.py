@@ -23,11 +23,13 @@ from bullpen.engines.aws.dynamodb.items import (
     moment,
     text,
 )
-from bullpen.model import instance, job, provision, worker
+from bullpen.model import instance, job, provision, scale_set, worker
 from bullpen.model.control import Control
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import Debt
@@ -49,6 +51,8 @@ def records() -> st.SearchStrategy[Any]:
         st.builds(Worker, id=ids, version=st.integers(1, 2**53)),
         st.builds(Job, id=ids),
         st.builds(Control, id=ids),
+        st.builds(ScaleSet, id=ids, owes=_owed(scale_set.SetDebt)),
+        st.builds(SetSession, id=ids),
     )
 
 
@@ -131,7 +135,7 @@ def where(record: Any) -> dict[str, str]:
 
 
 def test_an_instance_is_in_the_indexes_of_what_it_is() -> None:
-    assert where(running()[-1].after) == {"runKey": "RUN#run-1", "liveKey": "LIVE#Instance"}
+    assert where(running()[-1].after) == {"runKey": "RUN#run-1", "dueKey": "SERVES", "liveKey": "LIVE#Instance"}
     assert where(cleaning()[-1].after) == {
         "poolKey": "PENDING#small",
         "todoKey": "OWES#Instance",

@@ -35,7 +35,21 @@ OWN, OTHER = (machine_arn(REGION, ACCOUNT, id) for id in (OWN_ID, OTHER_ID))
 MACHINE = f"arn:aws:sts::{ACCOUNT}:assumed-role/machines/{OWN_ID}"
 SECRETS = ("Secret", "Token", "AgentSecret")
 """Kinds of items that hold secrets, or are going to."""
-RECORDS = ("Instance", "Provision", "Job", "Heartbeat", "WS", "Registration", "Agent", "Meta", *SECRETS)
+SETS = ("ScaleSet", "SetSession")
+"""What the control plane writes about scale sets: which jobs machines may run, and which process listens."""
+RECORDS = (
+    "Instance",
+    "Provision",
+    "Job",
+    "Heartbeat",
+    "WS",
+    "Registration",
+    "Agent",
+    "Meta",
+    "Repository",
+    *SETS,
+    *SECRETS,
+)
 
 
 def on_item(action: str, kind: str, **context: Any) -> Request:
@@ -112,6 +126,12 @@ def test_the_control_plane_may_do_all_that_doctor_asks_about(iam: Judge, manage:
     assert those_allowed(iam, control_plane(place), asked, caller) == asked
 
 
+def test_the_control_plane_reads_and_writes_scale_sets_and_their_sessions(iam: Judge) -> None:
+    verbs = ("BatchGetItem", "Query", "UpdateItem", "ConditionCheckItem")
+    asked = [on_item(verb, kind) for verb, kind in product(verbs, SETS)]
+    assert those_allowed(iam, control_plane(place_of(SETTINGS, ACCOUNT)), asked, OPERATOR) == asked
+
+
 def test_the_control_plane_ends_launches_and_passes_nothing_of_others(iam: Judge) -> None:
     here, iam_of = f"arn:aws:ec2:{REGION}:{ACCOUNT}", f"arn:aws:iam::{ACCOUNT}"
     foreign = {"aws:ResourceTag/bullpen:pool": "other"}
@@ -139,14 +159,22 @@ def test_a_workflow_reaches_records_and_no_secrets_settings_or_signals(iam: Judg
     policy = workflow(place_of(ON_GITHUB, ACCOUNT), launch=launch)
     writes = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
     asked = [on_item(verb, kind) for verb, kind in product(("BatchGetItem", "Query", "GetItem"), SECRETS)]
-    asked += [on_item(verb, kind) for verb, kind in product(writes, (*SECRETS, "Meta", "WS", failure_kind(OWN)))]
+    asked += [on_item(verb, kind) for verb, kind in product(writes, (*SECRETS, *SETS, "Meta", "WS", failure_kind(OWN)))]
     # One item of several is enough to deny a batch.
     both = {"dynamodb:LeadingKeys": ["TYPE#Instance", "TYPE#Secret"]}
     asked += [Request("dynamodb:BatchGetItem", TABLE, both), Request("dynamodb:Scan", TABLE)]
     assert those_allowed(iam, policy, asked, OPERATOR) == []
-    records = ("Instance", "Provision", "Job", "Held#i-1/ab", "Gone", *(("Heartbeat", "Agent") if launch else ()))
+    records = (
+        "Instance",
+        "Provision",
+        "Job",
+        "Held#i-1/ab",
+        "Gone",
+        "Repository",
+        *(("Heartbeat", "Agent") if launch else ()),
+    )
     used = [on_item(verb, kind) for verb, kind in product((*writes, "BatchGetItem", "Query"), records)]
-    used += [on_item("BatchGetItem", kind) for kind in ("WS", "Heartbeat", "Meta", failure_kind(OWN))]
+    used += [on_item("BatchGetItem", kind) for kind in ("WS", "Heartbeat", "Meta", "ScaleSet", failure_kind(OWN))]
     if launch:  # `bullpen run` cleans up workers, and notes their epochs
         used.append(on_item("UpdateItem", "Forgotten"))
     assert those_allowed(iam, policy, used, OPERATOR) == used

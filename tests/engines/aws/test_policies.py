@@ -165,6 +165,7 @@ def test_an_instance_reaches_only_the_kinds_of_items_that_it_reads_and_writes() 
         assert key == "dynamodb:LeadingKeys"
         assert statement["Resource"] == ["arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen"]
         assert not {"TYPE#Provision", "TYPE#Job", "TYPE#Meta", f"TYPE#{TOKEN}", f"TYPE#{AGENT_SECRET}"} & set(kinds)
+        assert not {"TYPE#ScaleSet", "TYPE#SetSession", "TYPE#Repository"} & set(kinds)
 
 
 def kinds_read(policy: Policy) -> list[str]:

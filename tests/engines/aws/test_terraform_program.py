@@ -18,9 +18,13 @@ import terraform_module
 from bullpen.engines.aws.infrastructure.policies import PolicyScope, control_plane, instance, workflow
 
 TERRAFORM = shutil.which("terraform")
-pytestmark = pytest.mark.skipif(
-    TERRAFORM is None, reason="NOT TESTED: terraform is not on the PATH; install it to check deploy/terraform with it"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        TERRAFORM is None,
+        reason="NOT TESTED: terraform is not on the PATH; install it to check deploy/terraform with it",
+    ),
+]
 VALUES: dict[str, Any] = {
     "pool": "acme",
     "image": "ami-0123456789abcdef0",

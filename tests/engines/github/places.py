@@ -13,6 +13,7 @@ from bullpen.config import Agent, Engines, Github, Settings
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
+from bullpen.engines.github.scale_sets.port import GithubScaleSets
 from bullpen.engines.memory import Memory
 from bullpen.engines.system import SystemClock
 from bullpen.ports import Clock, Ports
@@ -50,7 +51,8 @@ async def a_ci(github: FakeGithub, clock: Clock | None = None, **changes: Any) -
     """The CI, on records in memory."""
     settings, ports, clock = settings_of(github, **changes), Memory().ports(), clock or SystemClock()
     async with aclosing(GithubClient(settings.github, clock)) as hub:
-        yield GithubCI(hub, settings, ports.records, clock, Releases(hub, clock)), ports
+        scale_sets = GithubScaleSets(hub, clock)
+        yield GithubCI(hub, settings, ports.records, clock, Releases(hub, clock), scale_sets), ports
 
 
 Answering = Callable[[httpx.Request], httpx.Response] | Callable[[httpx.Request], Coroutine[Any, Any, httpx.Response]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.config import Agent, Settings
+from bullpen.config import Agent, ScaleSetSettings, Settings
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.infrastructure import ROTATE, SECRET, GithubInfrastructure
 from bullpen.engines.github.releases import Releases
@@ -202,6 +202,48 @@ async def test_a_runner_group_that_is_missing_is_found(github: FakeGithub) -> No
     found = await findings(settings_of(github, scope="acme", runner_group="testers"))
     assert found["github runner group"].health is Health.FAILED
     assert "no group 'testers'; there are Default, builders" in found["github runner group"].found
+
+
+def a_set(**changed: Any) -> dict[str, ScaleSetSettings]:
+    fields = {"events": "trusted", "trust_domain": "acme", "repositories": ("acme/widgets",), **changed}
+    return {"medium": ScaleSetSettings(**fields)}
+
+
+async def of_sets(github: FakeGithub, **changed: Any) -> Finding:
+    settings = settings_of(github, scope="acme", scale_sets=a_set(**changed))
+    return (await findings(settings))["github scale sets"]
+
+
+async def test_the_service_of_scale_sets_accepts_the_credentials(github: FakeGithub) -> None:
+    assert await of_sets(github) == Finding(
+        "github scale sets", Health.OK, "the credentials are accepted; bullpen-medium"
+    )
+
+
+async def test_without_scale_sets_their_service_is_not_asked(github: FakeGithub) -> None:
+    assert "github scale sets" not in await findings(settings_of(github))
+
+
+async def test_the_group_of_a_scale_set_that_is_missing_is_found(github: FakeGithub) -> None:
+    found = await of_sets(github, runner_group="testers")
+    assert found.health is Health.FAILED
+    assert "github.scale-sets.medium.runner-group ('testers'): there is no such runner group" in found.found
+
+
+async def test_a_group_that_is_closed_to_a_repository_of_its_scale_set_is_found(github: FakeGithub) -> None:
+    github.add_repository("acme/gadgets")
+    github.add_group("acme", "builders", ["acme/gadgets"])
+    found = await of_sets(github, runner_group="builders", repositories=("acme/gadgets", "acme/widgets"))
+    assert found.health is Health.FAILED
+    closed = "github.scale-sets.medium.runner-group: the group 'builders' is closed to acme/widgets"
+    assert (found.found, found.remedy[:10]) == (closed, "Admit them")
+    assert (await of_sets(github, runner_group="builders", repositories=("acme/gadgets",))).health is Health.OK
+
+
+async def test_what_cannot_be_asked_about_a_group_is_not_reported(github: FakeGithub) -> None:
+    github.add_group("acme", "builders", ["acme/gone"])
+    github.fail("GET */runner-groups/*/repositories*", 403, times=None)
+    assert (await of_sets(github, runner_group="builders")).health is Health.OK
 
 
 async def test_runners_that_github_refuses_soon_are_found(github: FakeGithub) -> None:

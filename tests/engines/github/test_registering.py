@@ -12,7 +12,7 @@ import pytest
 from builders import open_provision, release, running
 from bullpen.config import Engines, Github, Settings
 from bullpen.engines.github.client import GithubClient
-from bullpen.engines.github.jit import UNFETCHED
+from bullpen.engines.github.made_once import UNFETCHED
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.github.single_flight import QUIET

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from bullpen.config import Engines, Github, Settings
-from bullpen.engines.github import client
+from bullpen.engines.github import client, exchange
 from bullpen.engines.github.answers import GithubCall
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.doctor import examine
@@ -62,7 +62,7 @@ async def test_an_answer_that_dribbles_is_given_up_and_frees_its_turn() -> None:
 
 
 async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "LARGEST", 1000)
+    monkeypatch.setattr(exchange, "LARGEST", 1000)
     hub = scripted(lambda _: httpx.Response(200, content=b" " * 1001))
     with pytest.raises(Unavailable, match="more than 1000 bytes"):
         await hub.ask(GithubCall("POST", "/x"))

@@ -16,6 +16,8 @@ ASKED_FOR_WHOLE = (
     "SCAN queues",
     "SCAN registrations",
     "SCAN controls",
+    "SCAN scale_sets",
+    "SCAN set_sessions",
     "SCAN worker_counts",
     "SCAN tokens",
     "SCAN beat",  # what was sent, not what is stored

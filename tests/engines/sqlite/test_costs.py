@@ -66,6 +66,7 @@ async def _costs(home: Path, dead: int) -> dict[str, int]:
             "instances": lambda: records.instances(["i-0", "i-1"]),
             "provision": lambda: records.provision("p-1"),
             "run_instances": lambda: records.run_instances("run-1"),
+            "served_runs": lambda: records.served_runs(10),
             "run_provisions": lambda: records.run_provisions("run-1"),
             "claimable": lambda: records.claimable(needs(), NOW, 5, "i-3"),
             "pending": lambda: records.pending("small", 10),

@@ -150,6 +150,7 @@ async def test_a_migration_killed_midway_leaves_the_old_version_and_is_finished_
     assert version_and_tables(tmp_path) == (2, ["a", "b"])
 
 
+@pytest.mark.slow
 def test_of_processes_that_open_at_once_one_migrates_and_all_open(tmp_path: Path) -> None:
     scripts_in(tmp_path / "s", *(f"CREATE TABLE t{number:02} (x);" for number in range(1, 12)))
     arguments = (OPEN, tmp_path / "home", tmp_path / "s")
@@ -201,6 +202,16 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(ConfigError, match="another program"):
         Database.open(tmp_path, scripts_in(tmp_path / "s", "CREATE TABLE a (x);"))
+
+
+def test_a_refused_file_is_closed(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(ConfigError, match="another program") as refused:
+        Database.open(tmp_path, scripts_in(tmp_path / "s", "CREATE TABLE a (x);"))
+    opened = {os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")}
+    assert refused.tb is not None  # it keeps the frames: what is closed was not closed by the garbage collector
+    assert str(tmp_path / FILE) not in opened
 
 
 def test_a_home_whose_migration_is_held_up_is_unavailable(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def run(code: str, home: Path, *names: str) -> None:
     assert [child.wait() for child in started] == [0] * len(names)
 
 
+@pytest.mark.slow
 async def test_a_full_disk_can_be_written_to_for_as_long_as_it_stays_full(home: Path) -> None:
     async with Database.open(home) as database:
         await database.write(touch(0))
@@ -83,6 +84,7 @@ async def test_a_full_disk_can_be_written_to_for_as_long_as_it_stays_full(home: 
         assert (home / "bullpen.db-wal").stat().st_size == reserve.LOG_BYTES
 
 
+@pytest.mark.slow
 async def test_a_log_that_was_at_its_end_when_the_disk_became_full_begins_again(home: Path) -> None:
     async with Database.open(home) as database:
         for number in range(450):  # two pages each: nearly all that the log keeps
@@ -92,6 +94,7 @@ async def test_a_log_that_was_at_its_end_when_the_disk_became_full_begins_again(
             assert await database.write(touch(number)) == number
 
 
+@pytest.mark.slow
 async def test_two_processes_write_to_a_full_disk_in_turns(home: Path) -> None:
     async with Database.open(home) as first, Database.open(home) as second:
         fill(home.parent / "filler")
@@ -126,6 +129,7 @@ async def test_a_probe_says_that_the_disk_is_full(home: Path) -> None:
         await health.probe(now)
 
 
+@pytest.mark.slow
 async def test_a_database_that_no_process_has_open_can_be_opened_and_written_on_a_full_disk(home: Path) -> None:
     for number in range(2):
         async with Database.open(home) as database:
@@ -191,6 +195,7 @@ async def test_a_log_that_was_moved_away_with_its_database_is_left_as_it_is(tmp_
         assert connection.execute("SELECT worker FROM cards").fetchall() == [("kept",)]
 
 
+@pytest.mark.slow
 async def test_processes_that_open_and_close_at_once_lose_nothing(tmp_path: Path) -> None:
     async with Database.open(tmp_path):
         pass

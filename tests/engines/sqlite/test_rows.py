@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from builders import NOW, a_provision, an_instance
+from builders import NOW, a_provision, a_repository, an_instance, meet_repository
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.rows import CONTROLS, INSTANCES, JOBS, PROVISIONS, WORKERS, Table
+from bullpen.engines.sqlite.rows import WORKERS, Table
 from bullpen.engines.sqlite.turnstile import connect
 from bullpen.engines.sqlite.writes import TABLES
 from bullpen.model import control, instance, job, provision, worker
 from bullpen.model.transition import Debt
+from set_builders import a_started_job, a_waiting_job, held, record_failure, record_message, retiring, take
 
 LATER = NOW + timedelta(seconds=1.5)
 
@@ -33,8 +34,13 @@ FULL: list[Any] = [
     ),
     job.Job("j-1", job.FINISHED, 4, "run", ("echo", "ü"), index=7, bound=True, result=job.Result.FAILED, exit_code=3),
     control.Control("ingest", control.HELD, 2, NOW, None, 0.5, LATER, NOW, "why"),
+    retiring()[-1].after,
+    record_failure(
+        record_message(held(), 7, waiting=(a_waiting_job(since=LATER),), started=(a_started_job(),)).after, "409"
+    ).after,
+    meet_repository(a_repository()).after,
 ]
-BARE: list[Any] = [an_instance(), a_provision(), *(replace(each, version=9) for each in FULL[2:])]
+BARE: list[Any] = [an_instance(), a_provision(), take().after, *(replace(each, version=9) for each in FULL[2:])]
 
 
 def as_row(table: Table[Any], record: Any) -> tuple[Any, ...]:
@@ -51,7 +57,7 @@ def test_a_record_comes_back_from_its_row_as_it_was(record: Any) -> None:
     assert table.decode(as_row(table, record)) == record
 
 
-@pytest.mark.parametrize("table", [INSTANCES, PROVISIONS, WORKERS, JOBS, CONTROLS], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 @pytest.mark.real_loop
 async def test_the_database_has_exactly_the_columns_of_the_records(table: Table[Any], tmp_path: Path) -> None:
     async with Database.open(tmp_path) as database:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines.sqlite import sources
-from bullpen.engines.sqlite.sources import FileSources
+from bullpen.engines.sqlite.sources import FileSources, upkeep
 from bullpen.errors import NotFound
 from bullpen.model.manifest import Manifest, encode
 
@@ -29,7 +28,7 @@ def test_a_manifest_that_was_kept_is_not_removed_by_an_upkeep_under_way(
             outcome.append("not found")
 
     keeping = threading.Thread(target=keep)
-    entries = sources._entries
+    entries = upkeep.entries
 
     def slowly(directory: Path) -> list[Path]:
         if directory.name == "packs" and keeping.ident is None:  # the ages of all manifests have been read
@@ -37,7 +36,7 @@ def test_a_manifest_that_was_kept_is_not_removed_by_an_upkeep_under_way(
             keeping.join(0.3)
         return entries(directory)
 
-    monkeypatch.setattr(sources, "_entries", slowly)
+    monkeypatch.setattr(upkeep, "entries", slowly)
     asyncio.run(store.tidy(datetime.now(UTC) + timedelta(weeks=2), [], 0))
     keeping.join()
     assert outcome == ["not found"]

@@ -109,6 +109,7 @@ def is_taken(lock: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_no_process_starves_while_others_want_the_turnstile_all_the_time(tmp_path: Path) -> None:
     """While both compete, turns alternate; a lock without a line gives one of them long rows, every time. So does a
     busy processor that leaves one of them waiting for its turn to ask, but not every time."""

@@ -16,6 +16,9 @@ from fakes.github import flow
 from fakes.github.auth import Credentials
 from fakes.github.faults import Faults
 from fakes.github.limits import Limits
+from fakes.github.scale_sets.control import SetControl
+from fakes.github.scale_sets.service import SetService
+from fakes.github.scale_sets.sets import Sets
 from fakes.github.server import Server
 from fakes.github.state import State
 from fakes.github.webhooks import Webhooks
@@ -30,7 +33,11 @@ class Conditions:
         self._limits = Limits(self._state)
         self._faults = Faults()
         self._webhooks = Webhooks(self._state)
-        self._server = Server(self._state, self._credentials, self._limits, self._faults, self._webhooks)
+        self._set_service = SetService(Sets(self._state))
+        self.sets = SetControl(self._set_service)
+        self._server = Server(
+            self._state, self._credentials, self._limits, self._faults, self._webhooks, self._set_service
+        )
         self.url = self._server.start()
 
     def close(self) -> None:
@@ -49,7 +56,7 @@ class Conditions:
 
     @property
     def violations(self) -> list[str]:
-        return self._server.violations
+        return [*self._server.violations, *self._set_service.violations.found]
 
     @property
     def calls(self) -> list[str]:
@@ -139,6 +146,7 @@ class Conditions:
         with self._state.lock:
             self._state.ahead += timedelta(seconds=seconds)
             flow.sweep(self._state)
+            self._set_service.sets.sweep()
             self._state.changed()
 
     def wait_for(self, condition: Callable[[], object], timeout: float = 120.0) -> None:

@@ -60,6 +60,7 @@ _OTHERS = """
     post /repos/{owner}/{repo}/actions/jobs/{job_id}/rerun
     get  /orgs/{org}
     get  /orgs/{org}/actions/runner-groups
+    get  /orgs/{org}/actions/runner-groups/{runner_group_id}/repositories
     get  /rate_limit
     get  /app
     get  /app/installations

@@ -19,6 +19,8 @@
     hub.runners(), hub.runner("r-1").busy, hub.is_online("r-1"), hub.disconnect("r-1"), hub.delete_runner("r-1")
     hub.release("2.336.0", days_ago=3); hub.oldest_version = "2.300.0"    # of the runner; older ones are refused (426)
 
+    hub.sets                                                     # runner scale sets: see `scale_sets.control`
+
     hook = hub.webhook(url, secret, drop=("workflow_job.queued",), duplicate=("*",), reorder=("*.completed",))
     hook.deliveries, hub.deliveries, hub.redeliver(id), hub.settle_webhooks()
     hub.oidc_token(repository="acme/widgets", run_id="4711"), hub.oidc_environment(job)

@@ -127,6 +127,9 @@ class Listening:
 
     async def _next(self, asked: Json) -> Answer:
         ends = asyncio.get_running_loop().time() + min(float(asked.get("wait", 0)), LONGEST_WAIT)
+        if asked["id"] in self._state.ghosts:
+            await asyncio.sleep(float(asked.get("wait", 0)))
+            return Answer(204)
         with self._state.lock:
             polling = self._runner(asked)
             if not polling.is_session_open:
@@ -136,6 +139,8 @@ class Listening:
             while True:
                 changed = self._changed
                 with self._state.lock:
+                    if polling.id in self._state.ghosts:
+                        return Answer(204)
                     if not self._runner(asked).is_session_open:
                         raise No(404, "the session is closed")
                     if job := flow.take(self._state, polling):
@@ -180,7 +185,8 @@ class Listening:
         return runner
 
     def _job(self, asked: Json) -> tuple[Job, Runner]:
-        runner = self._runner(asked)
+        removed = self._state.removed_busy.get(asked["id"])
+        runner = removed if removed and removed.secret == asked["secret"] else self._runner(asked)
         runner.seen_at = self._state.clock()
         if runner.job is None or runner.job.id != asked["job"]:
             raise No(410, "the job is not this runner's any more")
@@ -200,11 +206,13 @@ class Listening:
             "env": {
                 "CI": "true",
                 "GITHUB_ACTIONS": "true",
+                "GITHUB_ACTOR": "octocat",
                 "GITHUB_API_URL": f"{self._url}/api/v3",
                 "GITHUB_EVENT_NAME": run.event,
                 "GITHUB_JOB": job.key,
                 "GITHUB_REF": f"refs/heads/{run.head_branch}",
                 "GITHUB_REPOSITORY": run.repository.name,
+                "GITHUB_REPOSITORY_ID": str(run.repository.id),
                 "GITHUB_RUN_ATTEMPT": str(job.attempt),
                 "GITHUB_RUN_ID": str(run.id),
                 "GITHUB_RUN_NUMBER": str(run.number),

@@ -23,6 +23,7 @@ CONFIGURATION, KEYS = "/.well-known/openid-configuration", "/.well-known/jwks"
 REQUEST_PATH = "/_oidc/token"
 AUDIENCE = "bullpen"
 LASTS = 300  # seconds
+UNKNOWN_REPOSITORY = 700  # the id of one that was never added
 
 
 def token(state: State, issuer: str, claims: dict[str, Any]) -> str:
@@ -31,6 +32,7 @@ def token(state: State, issuer: str, claims: dict[str, Any]) -> str:
     kid = claims.pop("kid", KID)
     key = STRANGERS_KEY if claims.pop("forged", False) else KEY
     repository = claims.get("repository", "acme/widgets")
+    known = state.repositories.get(repository.lower())
     whole = {
         "iss": issuer,
         "aud": AUDIENCE,
@@ -40,6 +42,7 @@ def token(state: State, issuer: str, claims: dict[str, Any]) -> str:
         "jti": hashlib.sha256(f"{now}{claims}".encode()).hexdigest()[:32],
         "sub": f"repo:{repository}:ref:refs/heads/main",
         "repository": repository,
+        "repository_id": str(known.id if known else UNKNOWN_REPOSITORY),
         "repository_owner": repository.partition("/")[0],
         "repository_visibility": "private",
         "run_id": "4711",
@@ -95,6 +98,7 @@ def _token_of_job(state: State, issuer: str, request: Request) -> Answer:
     claims = {
         "aud": request.query.get("audience", f"https://github.com/{run.repository.owner}"),
         "repository": run.repository.name,
+        "repository_id": str(run.repository.id),
         "repository_visibility": "private" if run.repository.is_private else "public",
         "run_id": str(run.id),
         "run_attempt": str(job.attempt),

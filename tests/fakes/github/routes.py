@@ -50,6 +50,9 @@ def routes(credentials: Credentials, limits: Limits) -> dict[str, Route]:
         "post /app/installations/{installation_id}/access_tokens": Route(credentials.access_token, OF_APPS),
         f"get {ORG}": Route(_organisation, ""),
         f"get {ORG}/actions/runner-groups": Route(runners.groups, "organization_self_hosted_runners"),
+        f"get {ORG}/actions/runner-groups/{{runner_group_id}}/repositories": Route(
+            runners.group_repositories, "organization_self_hosted_runners"
+        ),
         f"get {REPO}": Route(runs.repository, "metadata"),
         f"get {REPO}/releases": Route(runs.releases, PUBLIC),
         f"get {REPO}/releases/latest": Route(runs.latest_release, PUBLIC),

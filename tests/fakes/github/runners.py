@@ -11,7 +11,7 @@ from typing import Any
 
 from fakes.github.calling import Call, Refusal, listed
 from fakes.github.state import DEFAULT_GROUP, Runner, State, Ticket
-from fakes.github.views import shown_group, shown_label, shown_runner
+from fakes.github.views import shown_group, shown_label, shown_repository, shown_runner
 from fakes.github.wire import Answer
 
 TICKETS_LAST = timedelta(hours=1)
@@ -69,13 +69,22 @@ def groups(call: Call) -> Answer:
     return listed(call, "runner_groups", [shown_group(call, group) for group in call.state.groups_of(call.scope)])
 
 
+def group_repositories(call: Call) -> Answer:
+    """The repositories that a group is open to; GitHub lists none of a group that is open to all."""
+    groups = [one for one in call.state.groups_of(call.scope) if one.id == int(call.path["runner_group_id"])]
+    if not groups:
+        raise Refusal(404, "Not Found")
+    admitted = [call.state.repository(name) for name in groups[0].repositories]
+    return listed(call, "repositories", [shown_repository(call.url, one) for one in admitted if one is not None])
+
+
 def get(call: Call) -> Answer:
     return Answer(200, shown_runner(call.state, _runner(call)))
 
 
 def delete(call: Call) -> Answer:
     runner = _runner(call)
-    if runner.busy:
+    if call.state.knows_busy(runner):
         # Even when it has been offline for minutes: GitHub believes in the job until its lease is over.
         raise Refusal(422, f'Bad request - Runner "{runner.name}" is still running a job"')
     call.state.remove_runner(runner)
@@ -108,10 +117,14 @@ def jit_config(call: Call) -> Answer:
         raise Refusal(422, "Runner name must be between 1 and 64 characters.")
     group = wanted["runner_group_id"]
     runner = add(call.state, call.scope, wanted["name"], wanted["labels"], group=group, ephemeral=True)
-    config = {"url": f"{call.url}/{call.scope}", "id": runner.id, "secret": runner.secret, "name": runner.name}
-    config["work"] = wanted.get("work_folder", "_work")
-    encoded = base64.b64encode(json.dumps(config).encode()).decode()
+    encoded = encoded_config(call.url, runner, wanted.get("work_folder", "_work"))
     return Answer(201, {"runner": shown_runner(call.state, runner), "encoded_jit_config": encoded})
+
+
+def encoded_config(url: str, runner: Runner, work: str) -> str:
+    """What the stand-in for GitHub's runner starts from."""
+    config = {"url": f"{url}/{runner.scope}", "id": runner.id, "secret": runner.secret, "name": runner.name}
+    return base64.b64encode(json.dumps(config | {"work": work}).encode()).decode()
 
 
 def labels(call: Call) -> Answer:

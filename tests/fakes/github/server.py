@@ -1,7 +1,7 @@
 """The server: a thread with its own event loop, so that async tests and real processes can both call it.
 
 A call of the API is answered in one go, under the state's lock: checked against the description, paid for, permitted,
-carried out, and its answer checked again. Only a runner that asks for a job waits.
+carried out, and its answer checked again. Only a runner that asks for a job waits, and a listener of a scale set.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from fakes.github.limits import Limits
 from fakes.github.listening import Listening
 from fakes.github.past import Past
 from fakes.github.routes import routes
+from fakes.github.scale_sets.service import SetService
 from fakes.github.state import State
 from fakes.github.views import shown_runner
 from fakes.github.webhooks import Delivery, Webhooks
@@ -36,10 +37,16 @@ STARTS_WITHIN = 120.0  # seconds; it takes milliseconds
 
 class Server:
     def __init__(
-        self, state: State, credentials: Credentials, limits: Limits, faults: Faults, webhooks: Webhooks
+        self,
+        state: State,
+        credentials: Credentials,
+        limits: Limits,
+        faults: Faults,
+        webhooks: Webhooks,
+        set_service: SetService,
     ) -> None:
         self._state, self._credentials, self._limits = state, credentials, limits
-        self._faults, self._webhooks = faults, webhooks
+        self._faults, self._webhooks, self._set_service = faults, webhooks, set_service
         self._routes = routes(credentials, limits)
         self._url = ""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -72,13 +79,16 @@ class Server:
         self._listening = Listening(self._state, self._url)
         self._webhooks.url, self._webhooks.check = self._url, self._check_webhook
         self._webhooks.wake = lambda: self._on_loop(self._send_webhooks)
+        self._set_service.begin(self._url)
         self._state.on_change += [self.past.note, lambda: self._on_loop(self._listening.wake)]
+        self._state.on_change.append(lambda: self._on_loop(self._set_service.wake))
         self.past.watch("runners", self._runners_now)
         self.past.watch("jobs", lambda: runs.jobs_now(self._state, self._url))
         started.set_result(self._url)
         while not self._stopping.is_set():
             with self._state.lock:
                 flow.sweep(self._state)
+                self._set_service.sets.sweep()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), SWEEPS_EVERY)
         listener.stop()
@@ -115,8 +125,11 @@ class Server:
                 await asyncio.sleep(rule.seconds)
             if rule.status:
                 return Refusal(rule.status, rule.message).answer()
-        with self._state.lock:
-            answer = self._answer(request)
+        if self._set_service.owns(request.path):
+            answer = await self._set_service.serve(request)
+        else:
+            with self._state.lock:
+                answer = self._answer(request)
         answer.is_lost = any(rule.is_lost for rule in rules)
         return answer
 

@@ -142,6 +142,8 @@ class Runner:
     polls: int = 0  # requests that wait for a job right now
     seen_at: datetime | None = None
     job: Job | None = None
+    scale_set: int = 0  # id of the set that it belongs to
+    serving: tuple[str, ...] = ()  # labels of that set, which lists do not show
     settings: dict[str, Any] = field(default_factory=dict)  # what it said when it registered
 
     @property
@@ -150,7 +152,7 @@ class Runner:
 
     def serves(self, wanted: tuple[str, ...]) -> bool:
         """Whether it has every label; case does not matter."""
-        return {label.lower() for label in wanted} <= {label.lower() for label in self.labels}
+        return {label.lower() for label in wanted} <= {label.lower() for label in (*self.labels, *self.serving)}
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,9 @@ class State:
         self.repositories: dict[str, Repository] = {}
         self.groups: dict[str, list[Group]] = {}
         self.runners: dict[int, Runner] = {}
+        self.removed_busy: dict[int, Runner] = {}  # whose jobs go on: GitHub removed them before it knew of those
+        self.ghosts: set[int] = set()  # ids of runners that listen and are not registered
+        self.busy_known_after = 0.0  # seconds of a job for which its runner is not known to be busy
         self.tickets: dict[str, Ticket] = {}
         self.runs: dict[int, Run] = {}
         self.deployments: list[Deployment] = []
@@ -243,7 +248,16 @@ class State:
         silent = self.clock() - runner.seen_at if runner.seen_at else timedelta.max
         return runner.polls > 0 or silent < timedelta(seconds=self.offline_after)
 
+    def knows_busy(self, runner: Runner) -> bool:
+        """Whether GitHub knows that it executes a job."""
+        if runner.job is None:
+            return False
+        since = runner.job.started_at or runner.job.assigned_at
+        return since is None or self.clock() - since >= timedelta(seconds=self.busy_known_after)
+
     def remove_runner(self, runner: Runner) -> None:
         if self.runners.pop(runner.id, None):
+            if runner.job is not None:
+                self.removed_busy[runner.id] = runner
             runner.is_session_open = False
             self.changed()

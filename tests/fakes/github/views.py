@@ -53,7 +53,7 @@ def shown_runner(state: State, runner: Runner) -> Json:
         "name": runner.name,
         "os": runner.os if runner.seen_at or runner.version else "unknown",
         "status": "online" if state.is_online(runner) else "offline",
-        "busy": runner.busy,
+        "busy": state.knows_busy(runner),
         "ephemeral": runner.ephemeral,
         "runner_group_id": runner.group,
         "labels": [shown_label(label) for label in runner.labels],

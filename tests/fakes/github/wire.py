@@ -41,6 +41,7 @@ class Answer:
     content: Any = None  # None: no body
     headers: dict[str, str] = field(default_factory=dict)
     is_lost: bool = False  # the connection breaks instead
+    raw: bytes | None = None  # the body as it is, instead of the content
 
 
 Serve = Callable[[Request], Awaitable[Answer]]
@@ -149,6 +150,7 @@ class _Connection(asyncio.Protocol):
 
 def _written(answer: Answer) -> bytes:
     body = b"" if answer.content is None else json.dumps(answer.content).encode()
+    body = body if answer.raw is None else answer.raw
     headers = {"Content-Type": "application/json; charset=utf-8", **answer.headers, "Content-Length": str(len(body))}
     if answer.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
         headers.pop("Content-Length")

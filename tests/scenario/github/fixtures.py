@@ -86,6 +86,7 @@ class Site(ABC):
             "GITHUB_RUN_ID": str(run.id),
             "GITHUB_RUN_ATTEMPT": str(run.attempt),
             "GITHUB_REPOSITORY": run.repository.name,
+            "GITHUB_REPOSITORY_ID": str(run.repository.id),
             **self.hub.oidc_environment(job),
         }
         folder = self.ground / "steps"

@@ -191,7 +191,7 @@ def test_c15_what_a_job_sees_of_a_registration_for_one_job_is_used_up(
         run = stage.starts(f"{environments}; cp {kept} {loot}")
         passes = stage.store.passes
 
-        def register(_: object) -> RunnerCredentials:
+        def register(*_: object) -> RunnerCredentials:
             passes.append(made_for_one_job(github, str(run.id)))
             return passes[-1]
 

@@ -77,10 +77,11 @@ class Workplace(Site):
 
 
 @contextmanager
-def a_workplace(hub: FakeGithub, **told: str) -> Iterator[Workplace]:
-    """Serving until the block ends; then every process of it is ended, each by its pid. `told` as `a_ground` has it."""
+def a_workplace(hub: FakeGithub, *, sets: str = "", **told: str) -> Iterator[Workplace]:
+    """Serving until the block ends; then every process of it is ended, each by its pid. `told` as `a_ground` has it,
+    `sets` are the tables of scale sets."""
     with lent(MOST) as users:
-        more = f"[local]\nrunner-users = {json.dumps(users)}\n"
+        more = f"[local]\nrunner-users = {json.dumps(users)}\n{sets}"
         with a_ground(hub, more=more, **told) as (ground, port):
             arguments = ("--port", str(port), "--config", str(ground / "bullpen.toml"))
             with a_server(ground / "home", *arguments) as served:

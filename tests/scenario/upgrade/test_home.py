@@ -168,3 +168,19 @@ def test_a_job_with_files_never_runs_on_an_agent_of_before(before: Pool, pool: P
     assert "job-0 | 1\n" in ran.out
     assert "its agent is of an earlier version" in pool.story(early)
     assert early not in pool.live()
+
+
+def test_a_runner_with_a_bare_trust_domain_goes_to_the_repository_that_is_seen_first(before: Pool, pool: Pool) -> None:
+    """And not to one that was created again under the same name."""
+    for run in ("first", "second"):
+        well(before.run("provision", "--run-id", run, "--count", "1", "--trust-domain", "acme/widgets"))
+    for run in ("first", "second"):
+        well(before.run("release", "--run-id", run))
+    warm = before.on_offer()
+    assert len(warm) == 2
+    own = pool.provision("own", 1, "--trust-domain", "acme/widgets/42")
+    assert (own["selected"], own["created"]) == (1, 0)
+    other = pool.provision("other", 1, "--trust-domain", "acme/widgets/43")
+    assert (other["selected"], other["created"]) == (0, 1)
+    assert pool.on_offer() == [id for id in warm if id not in ids(own)]
+    assert pool.audit() == []

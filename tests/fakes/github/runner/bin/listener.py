@@ -178,6 +178,11 @@ class Listening:
                     return OK
         except Stopped:
             pass
+        except Refused as no:  # as there: one for a single job ends well when GitHub has dropped it
+            if no.status != 404 or not self.ours["ephemeral"]:
+                raise
+            forget()
+            return OK
         say("Exiting...")
         self.hub.say("leave")
         return OK

@@ -1,0 +1,381 @@
+"""A member of a scale set dies: without a job it is replaced, with one the job is run again, and no living one is
+ended."""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+
+import pytest
+
+from bullpen.controllers import Service
+from bullpen.engines.memory.set_messages import SetTroubles
+from bullpen.model.activity import Activity, names_job
+from bullpen.model.instance import RUNNING, TERMINATED
+from bullpen.model.signal import direct_key
+from bullpen.ports import Conclusion, Ports
+from bullpen.sim.world import World
+from fixtures import machines, records, refreshed
+from scale_sets.fixtures import (
+    REPOSITORY,
+    SET,
+    a_set_world,
+    hub_of,
+    members,
+    push,
+    serve,
+    session,
+    set_of,
+    settings_of,
+    until_done,
+)
+
+pytestmark = pytest.mark.slow
+
+LOST = 90.0  # seconds in which a silent agent is declared lost: its lease of a minute, and the confirm window
+
+
+def dies(world: World, id: str) -> None:
+    """The machine is gone from one moment to the next."""
+    world.memory.yard.end(id)
+
+
+def mutes(world: World, id: str) -> None:
+    """Its agent is gone. Its machine and its runner go on."""
+    world.agents[id].kill()
+
+
+def on(world: World, run: str) -> str:
+    """The instance on which the only job of a run runs, or ran last."""
+    (job,) = hub_of(world).runs[run].jobs
+    found = hub_of(world).instance_of(job.runner)
+    assert found is not None
+    return found
+
+
+async def until_taken(world: World, run: str) -> str:
+    """Wait until a runner has the job of the run; returns its instance."""
+    (job,) = hub_of(world).runs[run].jobs
+    while not job.runner:  # noqa: ASYNC110 - virtual time
+        await asyncio.sleep(0.01)
+    return on(world, run)
+
+
+def state(world: World, id: str) -> str:
+    return world.memory.tables.instances[id].state
+
+
+def conclusions(world: World, run: str) -> list[Conclusion]:
+    return [job.conclusion for job in hub_of(world).runs[run].jobs]
+
+
+async def until_run_again(world: World, run: str) -> None:
+    """Wait until the second attempt of a run has completed."""
+    for _ in range(300):
+        if hub_of(world).reruns:
+            break
+        await asyncio.sleep(5)
+    assert hub_of(world).reruns, "not run again within 25 minutes"
+    await until_done(world, run)
+
+
+# ---- without a job
+
+
+@pytest.mark.parametrize("ends", [dies, mutes])
+async def test_an_idle_member_that_dies_is_ended_deregistered_and_replaced(
+    ends: Callable[[World, str], None],
+) -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        (before,) = members(world)
+        ends(world, before.id)
+        await asyncio.sleep(LOST)
+        assert state(world, before.id) == TERMINATED
+        assert before.id not in machines(world)
+        assert not any(before.id in runner for runner in set_of(world).runners)
+        (after,) = members(world)
+        assert after.id != before.id
+
+
+async def test_refresh_ends_an_idle_member_that_died_where_no_process_serves() -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serving = serve(world)
+        await asyncio.sleep(60)
+        (one,) = members(world)
+        serving.kill()
+        mutes(world, one.id)
+        await asyncio.sleep(LOST)
+        done = [(action.what, action.subject) for action in await refreshed(world)]
+        assert ("terminate", one.id) in done
+        assert set_of(world).runners == {}
+        assert state(world, one.id) == TERMINATED
+
+
+async def test_a_member_whose_heartbeat_only_looks_old_is_not_ended() -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serve(world, skew=-600.0)
+        await asyncio.sleep(300)
+        assert [one for one in records(world, TERMINATED) if one.run_id] == []
+
+
+@pytest.mark.parametrize(
+    "troubles",
+    [SetTroubles(lost=1.0), SetTroubles(busy_known_after=3600.0)],
+    ids=["the message about it is lost", "GitHub calls the runner idle"],
+)
+async def test_a_member_that_is_cut_off_and_gets_a_job_all_the_same_is_not_ended_under_it(
+    troubles: SetTroubles,
+) -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        (one,) = members(world)
+        world.agents[one.id].pause()
+        hub_of(world).sets.troubles = troubles
+        run = push(world, lasts=300.0)
+        assert on(world, run) == one.id
+        await asyncio.sleep(250)
+        assert one.id in machines(world)
+        await until_done(world, run)
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+
+
+# ---- under a job
+
+
+def dies_on_its_next_job(world: World) -> None:
+    """The machine that gets the next job is gone before a heartbeat names the job."""
+    hub = hub_of(world)
+    usual = hub.on_work
+
+    def die(id: str, activity: Activity | None) -> None:
+        hub.on_work = usual
+        asyncio.get_running_loop().call_soon(dies, world, id, context=Context())
+
+    hub.on_work = die
+
+
+def activity_of(world: World, id: str) -> str:
+    """What the last heartbeat of its worker says."""
+    return world.memory.tables.workers[direct_key(id)].activity
+
+
+def provided(world: World) -> list[str]:
+    """Labels for which runners were provisioned."""
+    return [one.run_id for one in world.memory.tables.provisions.values() if one.run_id]
+
+
+async def a_lost_job(world: World, lasts: float = 200.0, after: float = 20.0) -> tuple[str, str]:
+    """A job whose machine dies under it; returns its run and the instance."""
+    run = push(world, lasts=lasts)
+    dead = await until_taken(world, run)
+    await asyncio.sleep(after)
+    dies(world, dead)
+    return run, dead
+
+
+async def test_a_job_whose_runner_dies_is_run_again_once_through_the_set() -> None:
+    async with a_set_world(settings_of(min=1, rescue=(REPOSITORY,))) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        run, dead = await a_lost_job(world)
+        assert names_job(activity_of(world, dead))
+        await until_run_again(world, run)
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+        assert state(world, dead) == TERMINATED
+        assert on(world, run) != dead
+        await asyncio.sleep(600)
+        assert hub_of(world).reruns == [(run, 1, ("job-0",))]
+        assert not any(one.owes_reschedule for one in world.memory.tables.workers.values())
+        assert provided(world) == []
+        assert len(members(world)) == 1
+
+
+async def test_a_job_whose_runner_dies_before_its_first_heartbeat_is_run_again_too() -> None:
+    async with a_set_world(settings_of(min=1, rescue=(REPOSITORY,))) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        dies_on_its_next_job(world)
+        run = push(world, lasts=200.0)
+        dead = await until_taken(world, run)
+        await asyncio.sleep(LOST)
+        assert not names_job(activity_of(world, dead))
+        assert [job.runner for job in session(world).started if dead in job.runner]
+        await until_run_again(world, run)
+        assert hub_of(world).reruns == [(run, 1, ("job-0",))]
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+        await asyncio.sleep(600)
+        assert session(world).started == ()
+        assert not any(one.owes_reschedule for one in world.memory.tables.workers.values())
+
+
+async def test_a_job_is_run_again_if_the_holder_dies_with_its_runner() -> None:
+    async with a_set_world(settings_of(min=1, rescue=(REPOSITORY,))) as world:
+        holder = serve(world, "web-1")
+        await asyncio.sleep(30)
+        serve(world, "web-2")
+        await asyncio.sleep(30)
+        assert session(world).holder == "web-1"
+        holder.kill()
+        dies_on_its_next_job(world)
+        run = push(world, lasts=200.0)
+        await until_run_again(world, run)
+        assert hub_of(world).reruns == [(run, 1, ("job-0",))]
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+
+
+async def test_a_job_is_run_again_if_its_start_is_reported_after_its_worker_was_lost() -> None:
+    async with a_set_world(settings_of(min=1, rescue=(REPOSITORY,))) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        hub_of(world).sets.troubles = SetTroubles(late=1.0, late_by=(240.0, 240.0))
+        dies_on_its_next_job(world)
+        run = push(world, lasts=200.0)
+        dead = await until_taken(world, run)
+        hub_of(world).sets.troubles = SetTroubles()
+        await asyncio.sleep(150)
+        assert session(world).started == ()
+        assert world.memory.tables.workers[direct_key(dead)].owes_reschedule
+        await until_run_again(world, run)
+        assert hub_of(world).reruns == [(run, 1, ("job-0",))]
+
+
+async def test_all_lost_jobs_of_an_attempt_are_run_again_together_also_after_serve_was_killed() -> None:
+    async with a_set_world(settings_of(min=3, rescue=(REPOSITORY,))) as world:
+        serving = serve(world)
+        await asyncio.sleep(60)
+        run = push(world, jobs=3, lasts=200.0)
+        await asyncio.sleep(20)
+        lost = [hub_of(world).instance_of(job.runner) for job in hub_of(world).runs[run].jobs[:2]]
+        serving.kill()
+        for id in lost:
+            assert id is not None
+            dies(world, id)
+        await asyncio.sleep(300)
+        serve(world, "web-2")
+        await until_run_again(world, run)
+        assert hub_of(world).reruns == [(run, 1, ("job-0", "job-1"))]
+        assert set(conclusions(world, run)) == {Conclusion.SUCCESS}
+
+
+async def test_a_lost_job_of_a_repository_that_did_not_opt_in_is_not_run_again() -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        run, dead = await a_lost_job(world)
+        await until_done(world, run)
+        await asyncio.sleep(300)
+        assert hub_of(world).reruns == []
+        assert conclusions(world, run) == [Conclusion.FAILURE]
+        assert "not in github.rescue" in list(world.memory.tables.stories[direct_key(dead)])[-1].why
+
+
+async def test_a_runner_that_is_cut_off_from_bullpen_and_online_at_github_is_not_ended_under_its_job() -> None:
+    async with a_set_world(settings_of(min=1, rescue=(REPOSITORY,))) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        run = push(world, lasts=900.0)
+        cut_off = await until_taken(world, run)
+        await asyncio.sleep(20)
+        world.agents[cut_off].pause()
+        await asyncio.sleep(800)
+        assert cut_off in machines(world)
+        await until_done(world, run)
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+        assert hub_of(world).reruns == []
+
+
+# ---- a job whose end is not certain
+
+
+async def test_a_member_that_reports_a_job_long_after_its_run_completed_is_ended_and_replaced() -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        run = push(world, lasts=400.0)
+        hangs = await until_taken(world, run)
+        await asyncio.sleep(20)
+        hub_of(world).on_work = lambda id, activity: None  # its runner hangs: the agent misses the end of the job
+        await until_done(world, run)
+        await asyncio.sleep(30)
+        assert state(world, hangs) == RUNNING
+        await asyncio.sleep(240)
+        assert state(world, hangs) == TERMINATED
+        assert hangs not in [one.id for one in members(world)]
+        assert len(members(world)) == 1
+
+
+async def test_a_member_whose_job_goes_on_after_its_completion_was_reported_is_left_alone() -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        hub_of(world).sets.troubles = SetTroubles(false_end=1.0)
+        run = push(world, lasts=1200.0)
+        works = await until_taken(world, run)
+        await asyncio.sleep(1100)
+        assert state(world, works) == RUNNING
+        await until_done(world, run)
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+
+
+# ---- jobs that are run again, and not announced
+
+
+async def test_a_lost_job_that_is_run_again_gets_a_runner_of_a_set_that_keeps_none() -> None:
+    async with a_set_world(settings_of(rescue=(REPOSITORY,))) as world:
+        serve(world)
+        run, _ = await a_lost_job(world)
+        await until_run_again(world, run)
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+        await asyncio.sleep(700)
+        assert members(world) == []
+        assert set_of(world).runners == {}
+
+
+async def test_a_rerun_that_a_webhook_shows_gets_a_runner_of_a_set_that_keeps_none() -> None:
+    async with a_set_world() as world:
+        service, run = await a_completed_run(world)
+        hub_of(world).rerun(hub_of(world).runs[run], ("job-0",))
+        service.sets.note_queued(SET)
+        assert await until_done(world, run) < 120.0
+
+
+async def test_a_webhook_about_a_job_that_begins_anyway_costs_no_runner() -> None:
+    async with a_set_world() as world:
+        service, _ = await a_completed_run(world)
+        run = push(world, lasts=30.0)
+        service.sets.note_queued(SET)
+        await until_done(world, run)
+        await asyncio.sleep(150)
+        assert members(world) == []
+
+
+async def test_a_label_that_no_set_has_is_reported_once_with_the_sets_that_exist(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with a_set_world() as world:
+        service, _ = await a_completed_run(world)
+        for _ in range(2):
+            service.sets.note_queued("bullpen-smal")
+            await asyncio.sleep(10)
+        (line,) = [one.getMessage() for one in caplog.records if "no scale set has" in one.getMessage()]
+        assert "bullpen-smal " in line
+        assert f"sets={SET}" in line
+
+
+async def a_completed_run(world: World) -> tuple[Service, str]:
+    """A process serves, a run has completed, and everything is given back."""
+    made: list[Service] = []
+
+    async def main(ports: Ports) -> None:
+        made.append(Service(ports, world.settings, process="web-1"))
+        await made[0].run(asyncio.Event())
+
+    process, _ = world.start("web-1", main)
+    world.agents["web-1"] = process  # ends with the world
+    run = push(world, lasts=30.0)
+    await until_done(world, run)
+    await asyncio.sleep(700)
+    assert set_of(world).runners == {}
+    return made[0], run

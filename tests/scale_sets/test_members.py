@@ -1,0 +1,79 @@
+"""What a member of a set does, by its record and by what its living agent reports."""
+
+import asyncio
+
+from bullpen.model.activity import Activity, Listening
+from bullpen.model.signal import Heartbeat
+from bullpen.ports import Ports
+from bullpen.scale_sets.members import ADMITTED, MemberState, MemberWatch
+from fixtures import a_world
+from scale_sets.fixtures import settings_of
+from set_builders import NAME, engaged
+
+JOB = Activity("octo/repo", "99", 1, f"set:{NAME}", "pool.i-1.0a1b2c3d.1", "build")
+
+
+class Stage:
+    """One member, and an agent that says what the test lets it say."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._seq = 0
+        self._watch = MemberWatch(ports, settings_of(), f"set:{NAME}")
+
+    async def set_up(self) -> None:
+        for change in engaged("i-1"):
+            await self._ports.records.apply(change)
+        (self.record,) = (await self._ports.records.instances(["i-1"])).values()
+        self.listening = Listening(f"pool.i-1.{self.record.round[:8]}.1", 7).text()
+
+    async def says(self, text: str = "") -> MemberState:
+        self._seq += 1
+        await self._ports.signals.beat(Heartbeat("i-1", self._ports.clock.now(), self._seq, text))
+        return await self.state()
+
+    async def state(self) -> MemberState:
+        (member,) = await self._watch.read()
+        return member.state
+
+
+async def test_a_member_is_idle_while_its_agent_listens_and_busy_while_it_reports_a_job() -> None:
+    async with a_world(settings=settings_of()) as world:
+        stage = Stage(world.ports())
+        await stage.set_up()
+        assert await stage.says() is MemberState.STARTING
+        assert await stage.says(stage.listening) is MemberState.IDLE
+        assert await stage.says(JOB.text()) is MemberState.BUSY
+        assert await stage.says() is MemberState.CLEANING
+        assert await stage.says(stage.listening) is MemberState.IDLE
+
+
+async def test_a_member_that_stopped_listening_has_got_a_job_until_it_says_otherwise() -> None:
+    """Its agent admits the job before it reports it. Counted as neither idle nor busy, it would be replaced."""
+    async with a_world(settings=settings_of()) as world:
+        stage = Stage(world.ports())
+        await stage.set_up()
+        await stage.says(stage.listening)
+        assert await stage.says() is MemberState.BUSY
+        await asyncio.sleep(ADMITTED)
+        assert await stage.says() is MemberState.CLEANING
+
+
+async def test_a_member_whose_agent_is_silent_is_not_idle() -> None:
+    async with a_world(settings=settings_of()) as world:
+        stage = Stage(world.ports())
+        await stage.set_up()
+        assert await stage.says(stage.listening) is MemberState.IDLE
+        await asyncio.sleep(world.settings.timings.alive + ADMITTED + 1)
+        await stage.state()
+        await asyncio.sleep(ADMITTED)
+        assert await stage.state() is MemberState.CLEANING
+
+
+async def test_a_member_that_never_registers_stops_counting_as_one_that_starts() -> None:
+    async with a_world(settings=settings_of()) as world:
+        stage = Stage(world.ports())
+        await stage.set_up()
+        assert await stage.says() is MemberState.STARTING
+        await asyncio.sleep(world.settings.timings.registration)
+        assert await stage.says() is MemberState.CLEANING

@@ -1,0 +1,102 @@
+"""Jobs that ask for a scale set get a runner of the pool, warm if there is one, and everything is given back."""
+
+import asyncio
+
+import pytest
+
+from bullpen.model.instance import IDLE, TERMINATED
+from bullpen.ports import ScaleSetSpec
+from bullpen.sim.agent import Temper
+from fixtures import machines, records, with_pool
+from scale_sets.fixtures import SET, a_set_world, hub_of, members, push, serve, session, set_of, settings_of, until_done
+
+
+async def test_a_job_gets_a_warm_runner_at_once_and_the_runner_goes_back() -> None:
+    async with a_set_world() as world:
+        pool = await with_pool(world, 1, trust_domain="acme/widgets")
+        serve(world)
+        await asyncio.sleep(400)  # the probe of the new session is given back
+        assert set_of(world).runners == {}
+        await with_pool(world, 1, trust_domain="acme/widgets")
+        run = push(world, lasts=30.0)
+        took = await until_done(world, run)
+        assert took < 33.0, took
+        (job,) = hub_of(world).runs[run].jobs
+        assert hub_of(world).instance_of(job.runner) in machines(world)
+        await asyncio.sleep(300)
+        assert members(world) == []
+        assert set_of(world).runners == {}
+        assert all(one.attested for one in records(world, IDLE))
+        assert pool
+
+
+async def test_jobs_without_a_warm_runner_get_machines_that_are_launched_for_them() -> None:
+    async with a_set_world(temper=lambda n: Temper(boots_in=40.0)) as world:
+        serve(world)
+        run = push(world, jobs=5, lasts=30.0)
+        took = await until_done(world, run)
+        assert took < 100.0, took
+        assert len(world.memory.yard.sightings) <= 6
+
+
+async def test_a_set_with_a_minimum_keeps_runners_registered() -> None:
+    async with a_set_world(settings_of(min=2)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        assert len(set_of(world).runners) == 2
+        run = push(world, lasts=30.0)
+        assert await until_done(world, run) < 31.0
+        await asyncio.sleep(120)
+        assert len(set_of(world).runners) == 2
+        assert session(world).holder == "web-1"
+
+
+@pytest.mark.parametrize("registers_in", [0.2, 6.0])
+async def test_no_machine_is_launched_for_one_that_is_still_registering(registers_in: float) -> None:
+    async with a_set_world(temper=lambda n: Temper(boots_in=20.0, registers_in=registers_in)) as world:
+        serve(world)
+        serve(world, "web-2")
+        await until_done(world, push(world, jobs=5, lasts=30.0))
+        assert len(world.memory.yard.sightings) <= 6
+
+
+async def test_machines_that_register_late_are_given_back_and_not_ended() -> None:
+    async with a_set_world(settings_of(idle_target=4), temper=lambda n: Temper(registers_in=12.0)) as world:
+        serve(world)
+        await asyncio.sleep(30)
+        push(world, jobs=2)
+        await asyncio.sleep(60)
+        assert records(world, TERMINATED) == []
+
+
+async def test_a_set_of_the_same_name_that_another_owner_made_is_left_alone() -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        hub_of(world).sets.delete(set_of(world).id)
+        stranger = hub_of(world).sets.create(ScaleSetSpec(SET))
+        await asyncio.sleep(200)
+        stored = world.memory.tables.scale_sets[f"set:{SET}"]
+        assert stored.ci_id != stranger.id
+        assert stranger.session is None
+
+
+async def test_a_set_that_was_deleted_is_made_again_and_its_members_register_with_it() -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        hub_of(world).sets.delete(set_of(world).id)
+        await asyncio.sleep(200)
+        assert len(set_of(world).runners) == 1
+        assert await until_done(world, push(world, lasts=30.0)) < 40.0
+
+
+async def test_members_of_another_trust_domain_than_the_set_has_now_are_withdrawn() -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        process = serve(world)
+        await asyncio.sleep(400)
+        process.kill()
+        world.settings = settings_of(min=1, trust_domain="acme/other", repositories=("acme/widgets",))
+        serve(world, "web-2")
+        await asyncio.sleep(300)
+        assert [one.trust_domain for one in members(world)] == ["acme/other"]

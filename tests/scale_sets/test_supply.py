@@ -1,0 +1,201 @@
+"""Supply decides by the CI's counts and by what living agents report, and by nothing else."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bullpen.model.activity import Listening
+from bullpen.model.scale_set import ScaleSet
+from bullpen.ports.demand import JobDemand, JobStart
+from bullpen.scale_sets.members import MemberState, SetMember
+from bullpen.scale_sets.supply import (
+    GHOST,
+    GHOST_AGAIN,
+    OUTAGE,
+    PHANTOM,
+    PROBED,
+    QUEUED,
+    UNANNOUNCED,
+    QueuedHint,
+    SupplyMemory,
+    SupplyPlan,
+    plan,
+)
+from set_builders import a_ready_set, engaged, retiring
+from set_builders import rules as some_rules
+
+TIME = 100_000.0
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+IDLE, BUSY, STARTING, CLEANING = MemberState.IDLE, MemberState.BUSY, MemberState.STARTING, MemberState.CLEANING
+
+
+def a_demand(assigned: int = 0, running: int = 0, **changed: Any) -> JobDemand:
+    fields = {"counted_at": TIME, "heard_at": TIME, "listens_since": TIME - PROBED, **changed}
+    return JobDemand(assigned, running, **fields)
+
+
+def a_member(id: str, state: MemberState = IDLE, for_: float = 0.0, threshold: timedelta | None = None) -> SetMember:
+    instance = replace(engaged(id)[-1].after, threshold=NOW + (threshold or timedelta(days=1)))
+    listening = Listening(f"pool.{id}.{instance.round[:8]}.1", 1) if state is IDLE else None
+    return SetMember(instance, state, TIME - for_, listening)
+
+
+def planned(
+    demand: JobDemand | None,
+    *members: SetMember,
+    memory: SupplyMemory | None = None,
+    claiming: int = 0,
+    scale_set: ScaleSet | None = None,
+    **rules: Any,
+) -> SupplyPlan:
+    served = scale_set or a_ready_set(rules=some_rules(**{"min": 0, "max": 10, **rules}))
+    return plan(served, demand, members, memory or SupplyMemory(), claiming=claiming, linger=60.0, time=TIME, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("assigned", "running", "idle", "claims"), [(3, 0, 0, 3), (3, 3, 0, 0), (5, 3, 1, 1), (2, 0, 2, 0), (1, 0, 3, 0)]
+)
+def test_it_claims_what_waits_and_is_not_idle_already(assigned: int, running: int, idle: int, claims: int) -> None:
+    made = planned(a_demand(assigned, running), *[a_member(f"i-{n}") for n in range(idle)])
+    assert made.claims == claims
+
+
+def test_claims_under_way_and_members_that_start_count() -> None:
+    assert planned(a_demand(4), a_member("i-1", STARTING), claiming=2).claims == 1
+
+
+def test_members_that_are_cleaned_count_for_the_largest_number_only() -> None:
+    assert planned(a_demand(4), a_member("i-1", CLEANING)).claims == 4
+    made = planned(a_demand(4), *[a_member(f"i-{n}", CLEANING) for n in range(8)], max=10)
+    assert (made.claims, made.capped) == (2, False)
+    assert planned(a_demand(4), *[a_member(f"i-{n}", CLEANING) for n in range(10)], max=10).capped
+
+
+def test_a_job_that_began_since_the_count_does_not_wait_any_more() -> None:
+    assert planned(a_demand(1, 0, counted_at=TIME - 5), a_member("i-1", BUSY, for_=3)).claims == 0
+    # One that is busy for longer was not waiting when the CI counted: another job waits.
+    assert planned(a_demand(2, 1, counted_at=TIME - 5), a_member("i-1", BUSY, for_=8)).claims == 1
+
+
+def test_the_minimum_is_idle_beside_the_jobs_that_wait() -> None:
+    assert planned(a_demand(2, 1), a_member("i-1", BUSY, for_=9), min=2).claims == 3
+
+
+def test_a_job_that_is_announced_beside_a_count_of_zero_is_believed_for_a_minute() -> None:
+    assert planned(a_demand(announced_at=TIME - 59)).claims == 1
+    assert planned(a_demand(announced_at=TIME - 61)).claims == 0
+
+
+def test_what_idles_beyond_the_need_is_withdrawn_after_a_while_the_longest_idle_first() -> None:
+    idle = [a_member("i-1", for_=70), a_member("i-2", for_=90), a_member("i-3", for_=10)]
+    assert planned(a_demand(), *idle, min=1).withdraw == ("i-2", "i-1")
+    assert planned(a_demand(), *idle, min=2).withdraw == ("i-2",)
+    assert planned(a_demand(1), *idle).withdraw == ()
+
+
+@pytest.mark.parametrize("demand", [None, a_demand(9, heard_at=TIME - OUTAGE - 1)])
+def test_without_an_answer_of_the_ci_nothing_is_claimed_or_withdrawn_and_thresholds_are_renewed(
+    demand: JobDemand | None,
+) -> None:
+    short = a_member("i-1", for_=900, threshold=timedelta(hours=6))
+    made = planned(demand, short, a_member("i-2", for_=900))
+    assert (made.claims, made.withdraw, made.recall, made.renew) == (0, (), (), ("i-1",))
+    assert made.is_frozen
+
+
+def test_a_member_under_a_job_is_not_renewed() -> None:
+    """Its agent reports the job, and the longest runtime ends it."""
+    assert planned(a_demand(), a_member("i-1", BUSY, threshold=timedelta(minutes=5))).renew == ()
+
+
+def test_a_job_that_waits_beside_an_idle_member_recalls_the_longest_idle_and_claims_one_more() -> None:
+    memory = SupplyMemory(beside_since=TIME - GHOST)
+    made = planned(a_demand(1), a_member("i-1", for_=40), a_member("i-2", for_=50), memory=memory)
+    assert (made.recall, made.claims) == (("i-2",), 0)
+    made = planned(a_demand(1), a_member("i-2", for_=50), memory=memory)
+    assert (made.recall, made.claims) == (("i-2",), 1)
+
+
+def test_it_recalls_once_in_a_while_and_never_one_that_has_just_registered() -> None:
+    recent = SupplyMemory(beside_since=TIME - GHOST, recalled_at=TIME - GHOST_AGAIN + 1)
+    assert planned(a_demand(1), a_member("i-1", for_=50), memory=recent).recall == ()
+    fresh = SupplyMemory(beside_since=TIME - GHOST)
+    assert planned(a_demand(1), a_member("i-1", for_=5), memory=fresh).recall == ()
+
+
+def test_a_job_that_starts_shows_that_idle_members_get_jobs() -> None:
+    memory = SupplyMemory(beside_since=TIME - GHOST)
+    started = a_demand(1, starts=(JobStart(NOW, TIME - 10),))
+    assert planned(started, a_member("i-1", for_=50), memory=memory).recall == ()
+
+
+def test_jobs_that_wait_for_long_beside_idle_members_are_phantoms_and_cost_one_probe() -> None:
+    memory = SupplyMemory(beside_since=TIME - PHANTOM, recalled_at=TIME - 60)
+    made = planned(a_demand(15), *[a_member(f"i-{n}", for_=700) for n in range(3)], memory=memory)
+    assert (made.memory.phantom, made.waiting, made.claims) == (15, 0, 0)
+    assert len(made.withdraw) == 2
+    assert planned(a_demand(15), memory=made.memory).claims == 1  # the probe
+
+
+def test_phantoms_never_exceed_what_waits_and_a_real_job_beyond_them_is_served() -> None:
+    memory = SupplyMemory(phantom=15, phantom_at=NOW)
+    assert planned(a_demand(17, 0), memory=memory).claims == 2
+    made = planned(a_demand(4, 0), memory=memory)
+    assert (made.memory.phantom, made.claims) == (4, 1)
+
+
+def test_an_old_job_that_starts_shows_that_there_are_no_phantoms() -> None:
+    memory = SupplyMemory(phantom=5, phantom_at=NOW)
+    old = a_demand(5, 0, starts=(JobStart(NOW - timedelta(minutes=20), TIME),))
+    assert planned(old, memory=memory).claims == 5
+    new = a_demand(5, 0, starts=(JobStart(NOW + timedelta(minutes=1), TIME),))
+    assert planned(new, memory=memory).memory.phantom == 5
+
+
+def test_after_a_new_session_one_member_waits_for_jobs_that_were_never_announced() -> None:
+    assert planned(a_demand(listens_since=TIME - PROBED + 1)).claims == 1
+    assert planned(a_demand(listens_since=TIME - PROBED)).claims == 0
+
+
+def test_a_set_that_retires_gets_no_runner_and_gives_back_all_that_are_free() -> None:
+    members = [a_member("i-1"), a_member("i-2", BUSY), a_member("i-3", CLEANING), a_member("i-4", STARTING)]
+    made = planned(a_demand(9), *members, scale_set=retiring()[-1].after)
+    assert (made.claims, made.withdraw, sorted(made.release)) == (0, ("i-1",), ["i-3", "i-4"])
+
+
+def hinted(since: float, at: float | None = None) -> SupplyMemory:
+    """A webhook showed a queued job so many seconds ago, and did so again later."""
+    return SupplyMemory(queued=QueuedHint(TIME - since, TIME - (since if at is None else at)))
+
+
+def test_a_queued_job_that_is_not_announced_for_a_while_gets_one_member_for_some_minutes() -> None:
+    assert planned(a_demand(), memory=hinted(QUEUED - 1)).claims == 0
+    assert planned(a_demand(), memory=hinted(QUEUED)).claims == 1
+    assert planned(a_demand(), a_member("i-1", for_=900), memory=hinted(QUEUED)).withdraw == ()
+    made = planned(a_demand(), a_member("i-1", for_=900), memory=hinted(UNANNOUNCED))
+    assert (made.claims, made.withdraw, made.memory.queued) == (0, ("i-1",), None)
+
+
+def test_a_queued_job_that_is_shown_again_keeps_its_member() -> None:
+    hint = QueuedHint(TIME - UNANNOUNCED - 100, TIME - 10)
+    assert planned(a_demand(), memory=SupplyMemory(queued=hint)).claims == 1
+    assert hint.again(TIME) == QueuedHint(hint.since, TIME)
+    assert hint.again(TIME + UNANNOUNCED) == QueuedHint(TIME + UNANNOUNCED, TIME + UNANNOUNCED)
+
+
+def test_a_queued_job_needs_no_member_beside_those_of_jobs_that_wait_or_of_the_minimum() -> None:
+    assert planned(a_demand(2), memory=hinted(QUEUED)).claims == 2
+    assert planned(a_demand(), a_member("i-1"), memory=hinted(QUEUED), min=1).claims == 0
+
+
+def test_a_job_that_begins_after_a_queued_one_was_shown_ends_the_wait_for_it() -> None:
+    started = a_demand(starts=(JobStart(NOW, TIME - 5),))
+    for made in (
+        planned(started, memory=hinted(QUEUED)),
+        planned(a_demand(1, 1), a_member("i-1", BUSY, for_=5), memory=hinted(QUEUED)),
+    ):
+        assert (made.claims, made.memory.queued) == (0, None)
+    # One that began before was not the one that was shown.
+    assert planned(a_demand(1, 1), a_member("i-1", BUSY, for_=60), memory=hinted(QUEUED)).claims == 1

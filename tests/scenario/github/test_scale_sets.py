@@ -1,0 +1,85 @@
+"""Scale sets with real processes: `serve`, agents, GitHub's runner of the tests, and the fake GitHub."""
+
+import pytest
+
+from fakes.github.hub import FakeGithub, JobSpec, Run
+from scenario.github.fixtures import PATIENCE
+from scenario.github.story import ALONE
+from scenario.github.workplace import Workplace, a_workplace
+from server.served import a_server
+
+pytestmark = pytest.mark.slow
+
+SET = """
+[github.scale-sets.small]
+events = "trusted"
+max = 3
+linger = 5
+{more}
+"""
+LABEL = "bullpen-small"
+
+
+def a_job(key: str, script: str = ALONE) -> JobSpec:
+    return JobSpec(key, runs_on=(LABEL,), script=script)
+
+
+def completed(place: Workplace, run: Run) -> None:
+    place.until(lambda: run.state == "completed", f"run {run.id} has completed")
+
+
+def instances_of(place: Workplace, run: Run) -> set[str]:
+    return {job.runner_name.split(".")[1] for job in run.jobs(run.attempt)}
+
+
+def rested(place: Workplace, github: FakeGithub) -> None:
+    """Only one runner is registered, and every other machine is on offer: none boots, and none is cleaned."""
+    place.until(lambda: len(github.runners()) == 1, "only one runner is registered")
+    place.until(lambda: len(place.on_offer()) == len(place.live()) - 1, "all others are back")
+
+
+def test_from_a_push_to_green_again_on_the_same_runner_and_everything_goes_back(github: FakeGithub) -> None:
+    with a_workplace(github, sets=SET.format(more="")) as place:
+        place.until(lambda: bool(github.sets.all()), "serve has made the set")
+        first = github.start_run("acme/widgets", [a_job("build"), a_job("test")])
+        completed(place, first)
+        assert first.conclusion == "success"
+        used = instances_of(place, first)
+        assert used <= set(place.live())
+
+        # A job that fails is run again by a user, and finds nothing of the run before.
+        again = f"{ALONE}; test -e {place.ground}/go"
+        second = github.start_run("acme/widgets", [a_job("flaky", again)])
+        completed(place, second)
+        assert second.conclusion == "failure"
+        (place.ground / "go").touch()
+        github.rerun(second, "flaky")
+        place.until(lambda: second.attempt == 2 and second.state == "completed", "it was run again")
+        assert second.conclusion == "success"
+
+        # One stays registered for some minutes after a session was opened: GitHub may not have announced every job.
+        rested(place, github)
+        place.stop()
+        assert place.audit() == []
+        place.down()
+        assert place.live() == []
+        assert github.runners() == []
+
+
+def test_after_a_server_was_killed_the_next_one_serves_the_jobs_that_came_meanwhile(github: FakeGithub) -> None:
+    with a_workplace(github, sets=SET.format(more="min = 1")) as place:
+        place.until(lambda: len(github.runners()) == 1, "a runner waits for the first job")
+        first = github.start_run("acme/widgets", [a_job("build")])
+        completed(place, first)
+        place.served.process.kill()
+        place.served.process.wait(PATIENCE)
+        second = github.start_run("acme/widgets", [a_job(f"job-{n}") for n in range(3)])
+        arguments = ("--port", str(place.port), "--config", str(place.config))
+        with a_server(place.home, *arguments) as served:
+            completed(place, second)
+            assert second.conclusion == "success"
+            rested(place, github)  # a machine may boot for what the set lacked a moment ago
+            assert served.end() == 0
+        assert place.audit() == []
+        place.down()
+        assert github.runners() == []
