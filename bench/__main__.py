@@ -13,6 +13,7 @@ from bench.table import Measurement, Row, render, skipped, to_json
 RESULTS = Path(__file__).parent / "results.json"
 
 SUBJECTS = (
+    "machine",
     "warm",
     "releasing",
     "refreshing",

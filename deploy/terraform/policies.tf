@@ -181,11 +181,13 @@ locals {
               "TYPE#WS",
               "TYPE#Meta",
               "TYPE#BootFailure#*",
+              "TYPE#ScaleSet",
               "TYPE#Instance",
               "TYPE#Provision",
               "TYPE#Job",
               "TYPE#Held#*",
               "TYPE#Gone",
+              "TYPE#Repository",
             ]
           }
         }
@@ -202,7 +204,14 @@ locals {
         Resource = [local.table_arn]
         Condition = {
           "ForAllValues:StringLike" = {
-            "dynamodb:LeadingKeys" = ["TYPE#Instance", "TYPE#Provision", "TYPE#Job", "TYPE#Held#*", "TYPE#Gone"]
+            "dynamodb:LeadingKeys" = [
+              "TYPE#Instance",
+              "TYPE#Provision",
+              "TYPE#Job",
+              "TYPE#Held#*",
+              "TYPE#Gone",
+              "TYPE#Repository",
+            ]
           }
         }
       },
@@ -258,11 +267,13 @@ locals {
               "TYPE#WS",
               "TYPE#Meta",
               "TYPE#BootFailure#*",
+              "TYPE#ScaleSet",
               "TYPE#Instance",
               "TYPE#Provision",
               "TYPE#Job",
               "TYPE#Held#*",
               "TYPE#Gone",
+              "TYPE#Repository",
               "TYPE#Agent",
               "TYPE#Control",
               "TYPE#Forgotten",
@@ -291,6 +302,7 @@ locals {
               "TYPE#Job",
               "TYPE#Held#*",
               "TYPE#Gone",
+              "TYPE#Repository",
               "TYPE#Agent",
               "TYPE#Control",
               "TYPE#Forgotten",
