@@ -33,9 +33,13 @@ def instances_of(place: Workplace, run: Run) -> set[str]:
 
 
 def rested(place: Workplace, github: FakeGithub) -> None:
-    """Only one runner is registered, and every other machine is on offer: none boots, and none is cleaned."""
-    place.until(lambda: len(github.runners()) == 1, "only one runner is registered")
-    place.until(lambda: len(place.on_offer()) == len(place.live()) - 1, "all others are back")
+    """One machine serves the set, every other one is on offer: none boots, registers or is cleaned."""
+
+    def rests() -> bool:
+        serving, offered = place.ids("state = 'running'"), place.on_offer()
+        return len(serving) == len(github.runners()) == 1 and len(offered) == len(place.live()) - 1
+
+    place.until(rests, "one machine serves the set, and all others are on offer")
 
 
 def test_from_a_push_to_green_again_on_the_same_runner_and_everything_goes_back(github: FakeGithub) -> None:
