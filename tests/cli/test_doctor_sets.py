@@ -48,7 +48,7 @@ async def test_a_set_to_which_a_process_listens_is_well() -> None:
         (held,) = await ports.records.apply(take(sessions.absent(NAME), "web-1", at=now - timedelta(hours=3)))
         await ports.records.apply(open_session(held, at=now))
         found = await look(world)
-        heard = "web-1 listens since 3h ago; GitHub last told of its jobs 0s ago"
+        heard = "web-1 began to listen 3h ago; GitHub's last message came 0s ago"
         assert (found.health, found.found, found.remedy) == (Health.OK, f"id {record(world).ci_id}; {heard}", "")
 
 
@@ -57,7 +57,7 @@ async def test_a_set_to_which_no_process_listens() -> None:
         await pass_over(world)
         found = await look(world)
         assert found.health is Health.WARNING
-        assert "no `bullpen serve` has listened to it yet; GitHub told of no job yet" in found.found
+        assert "no `bullpen serve` has listened to it yet; no message has come yet" in found.found
         assert "Start `bullpen serve`" in found.remedy
 
 

@@ -1,6 +1,6 @@
 """Tables and sentences on a terminal of any width."""
 
-from bullpen.cli.text import columns, wrapped
+from bullpen.cli.text import columns, table, wrapped
 
 
 def test_the_last_column_is_wrapped_below_itself_where_it_does_not_fit() -> None:
@@ -44,3 +44,16 @@ def test_a_backtick_within_a_word_keeps_no_words_together() -> None:
         "this user, see",
         "`bullpen doctor`",
     ]
+
+
+def test_a_table_keeps_its_columns_beside_a_sentence_and_wraps_the_sentence() -> None:
+    titles, reason = ["SET", "HOLDER", "IDLE", "WAIT"], "71s: classes.large.max-instances is 3, and all of them work"
+    rows = [("bullpen-large", "serve on web-1 (4711)", "0", reason), ("bullpen-small", "none", "2", "-")]
+    assert table(titles, rows, 60, ["HOLDER", "IDLE"], wraps=True).splitlines() == [
+        "SET            HOLDER                 IDLE  WAIT",
+        "bullpen-large  serve on web-1 (4711)  0",
+        "    71s: classes.large.max-instances is 3, and all of them",
+        "    work",
+        "bullpen-small  none                   2     -",
+    ]
+    assert table(titles, rows, 30, ["HOLDER", "IDLE"], wraps=True).splitlines()[0] == "SET            IDLE  WAIT"

@@ -57,7 +57,7 @@ LEFT_TO_SERVE = {r"^.* postpone .*\n": "", r"( settle committed  → committed  
 # An error about settings lists where they come from, this test's own variables included.
 NOT_OF_READERS = {r"\bBULLPEN_\w+, ": ""}
 # The id of a session; and since when it is held: for seconds or, on a busy machine, for minutes.
-SESSION = {r"session=[0-9a-f-]{36}": "session=#", r"(\(\d+\), |listens since |of its jobs )\d+[sm]": r"\1#s"}
+SESSION = {r"session=[0-9a-f-]{36}": "session=#", r"(\(\d+\), |began to listen |last message came )\d+[sm]": r"\1#s"}
 
 HURRY = {
     "BULLPEN_GITHUB_POLL": "1",

@@ -95,9 +95,9 @@ async def _check_set(ports: Ports, settings: Settings, view: SetView, stored: Ma
 
 
 def _listening(view: SetView, seen: RegisteredSet, now: datetime) -> Finding:
-    heard = f"GitHub last told of its jobs {ago(view.heard_at, now)}" if view.heard_at else "GitHub told of no job yet"
+    heard = f"GitHub's last message came {ago(view.heard_at, now)}" if view.heard_at else "no message has come yet"
     if view.holder:
-        since = f" since {ago(view.since, now)}" if view.since else ""
-        return Finding(f"set {view.name}", Health.OK, f"id {seen.id}; {view.holder} listens{since}; {heard}")
+        since = f"began to listen {ago(view.since, now)}" if view.since else "listens"
+        return Finding(f"set {view.name}", Health.OK, f"id {seen.id}; {view.holder} {since}; {heard}")
     remedy = "Start `bullpen serve`: without it, jobs of this set wait."
     return Finding(f"set {view.name}", Health.WARNING, f"id {seen.id}; {view.why}; {heard}", remedy)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from bullpen.cli.text import ago, table
+from bullpen.cli.text import DEEPER, ago, table, wrapped
 from bullpen.model.instance import IDLE
 from bullpen.model.ticket import parse_time
 from bullpen.model.worker import ACTIVE
@@ -15,7 +15,7 @@ from bullpen.schema.worker import SilentWorker
 
 NONE = "–"
 # What is left out first on a narrow terminal.
-SPARE = ("PID", "TYPE", "REPOSITORY", "SINCE", "HEARTBEAT", "EPOCH", "UNTIL", "CLASS", "STARTING", "IDLE")
+SPARE = ("PID", "TYPE", "REPOSITORY", "SINCE", "HEARTBEAT", "EPOCH", "UNTIL", "CLASS", "HOLDER", "STARTING", "IDLE")
 
 
 def status_text(found: PoolStatus, now: datetime, width: int = 0) -> str:
@@ -32,7 +32,7 @@ def _sections(found: PoolStatus, now: datetime, width: int) -> Iterator[str]:
         yield _table(titles, [_run(run, now) for run in found.runs], width)
     if found.scale_sets:
         titles = ["SET", "HOLDER", "ASSIGNED", "RUNNING", "IDLE", "STARTING", "MIN/MAX", "OLDEST WAIT"]
-        yield _table(titles, [_set(one, now) for one in found.scale_sets], width)
+        yield _table(titles, [_set(one, now) for one in found.scale_sets], width, wraps=True)
     if found.instances:
         titles = ["INSTANCE", "STATE", "RUN", "CLASS", "TYPE", "UNTIL", "HEARTBEAT", "PID"]
         yield _table(titles, [_instance(one, now) for one in found.instances], width)
@@ -43,21 +43,22 @@ def _sections(found: PoolStatus, now: datetime, width: int) -> Iterator[str]:
         titles = ["WAITING", "RUN", "RUNNERS", "CLASS", "FOR", "SINCE"]
         yield _table(titles, [_waiting(one, now) for one in found.waiting], width)
     if found.hold:
-        yield f"no worker is declared lost: {found.hold}"
+        yield "\n".join(wrapped(f"no worker is declared lost: {found.hold}", width, DEEPER))
     if found.failing_loops:
         loops = [(one.loop, one.process, _ago(one.since, now), one.error) for one in found.failing_loops]
-        yield _table(["FAILING LOOP", "SERVICE", "SINCE", "LAST ERROR"], loops, width)
+        yield _table(["FAILING LOOP", "SERVICE", "SINCE", "LAST ERROR"], loops, width, wraps=True)
     if found.pools:
         pools = [(one.resource_class, str(one.tickets), str(one.claimable)) for one in found.pools]
         yield _table(["POOL", "TICKETS", "CLAIMABLE"], pools, width)
     if any(pool.tickets_include_expired and pool.tickets > pool.claimable for pool in found.pools):
         yield "TICKETS includes expired tickets, which SQS counts until they are received"
     if found.limits:
-        yield "GitHub rate limits: " + ", ".join(_left(one, now) for one in found.limits)
+        limits = "GitHub rate limits: " + ", ".join(_left(one, now) for one in found.limits)
+        yield "\n".join(wrapped(limits, width, DEEPER))
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    return table(titles, rows, width, [title for title in SPARE if title in titles])
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, wraps: bool = False) -> str:
+    return table(titles, rows, width, [title for title in SPARE if title in titles], wraps=wraps)
 
 
 def _run(run: RunSummary, now: datetime) -> tuple[str, ...]:

@@ -42,14 +42,26 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     return [line.replace("\0", " ") for line in lines]
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0, spare: Sequence[str] = ()) -> str:
+def table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int = 0,
+    spare: Sequence[str] = (),
+    *,
+    wraps: bool = False,
+) -> str:
     """Columns with titles that fit into `width`, 0 for any. If they do not fit, columns are left out in the order of
-    `spare`, then the last column is cut. All other cells, such as ids, stay whole."""
+    `spare`, then the last column is cut. All other cells, such as ids, stay whole. With `wraps` the last column has
+    sentences: no other column is left out for them, and they are wrapped."""
     cells = {title: [title, *(row[at] for row in rows)] for at, title in enumerate(titles)}
     widths = {title: max(map(len, column)) for title, column in cells.items()}
+    if wraps:
+        widths[titles[-1]] = len(titles[-1])
     for title in spare:
         if width and sum(widths.values()) + 2 * len(widths) - 2 > width:
             del cells[title], widths[title]
+    if wraps:
+        return columns(zip(*cells.values(), strict=True), width=width)
     last = list(cells)[-1]
     room = width - sum(widths.values()) - 2 * len(widths) + 2 + widths[last]
     if width and len(last) <= room < widths[last]:

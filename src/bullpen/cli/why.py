@@ -7,7 +7,7 @@ import click
 from bullpen.cli.arguments import checked_id
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, arrow, print_json, say
-from bullpen.cli.text import columns
+from bullpen.cli.text import DEEPER, columns, wrapped
 from bullpen.schema.story import CiJobAnswer, StoryAnswer, StoryLineAnswer
 
 EPILOG = """
@@ -49,7 +49,7 @@ def _story_text(story: StoryAnswer, width: int) -> str:
         head += f", and executes {_job_text(story.job)}"
     if story.leaving_at:
         head += f", and its machine will be taken away at {story.leaving_at}"
-    return f"{head}\n{steps_text(story.story, width)}".rstrip()
+    return "\n".join([*wrapped(head, width, DEEPER), steps_text(story.story, width)]).rstrip()
 
 
 def steps_text(steps: Sequence[StoryLineAnswer], width: int) -> str:

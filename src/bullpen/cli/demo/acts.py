@@ -166,7 +166,7 @@ def killed(stage: DemoStage) -> None:
     actions = stage.run("refresh", *IMPATIENT)["actions"]
     stage.check(
         bool(actions),
-        f"refresh took {plural(len(actions), 'action')}, such as: {actions[0]['what']} {actions[0]['subject']}",
+        f"refresh took {plural(len(actions), 'action')}, first: {actions[0]['what']} {actions[0]['subject']}",
     )
     _settle(stage)
     _audit(stage)
