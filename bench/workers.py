@@ -52,20 +52,22 @@ def populate(home: Path, count: int, now: datetime, lease: float) -> None:
             "number": "place + 1",
             "id": "printf('i-%016x/%08x', place, place)",
             "instance_id": "printf('i-%016x', place)",
-            "deadline": f"?3 + place * {STEP} % ?4 * {timers_last} / ?4",  # for the timer: beats came since
+            "deadline": f":now + place * {STEP} % :count * {timers_last} / :count",  # for the timer: beats came since
         }
         copied = ", ".join(of_its_own.get(name, name) for name in columns)
         statement = (
-            "WITH RECURSIVE places (place) AS (SELECT ?1 UNION ALL SELECT place + 1 FROM places WHERE place + 1 < ?2)"
+            "WITH RECURSIVE places (place) AS"
+            " (SELECT :start UNION ALL SELECT place + 1 FROM places WHERE place + 1 < :end)"
             f" INSERT INTO workers ({', '.join(columns)}) SELECT {copied} FROM places JOIN workers ON number = 1"
         )
         for start in range(1, count, PORTION):
             end = min(start + PORTION, count)
-            connection.execute(statement, (start, end, to_micros(now), count))
+            places = {"start": start, "end": end, "now": to_micros(now), "count": count}
+            connection.execute(statement, places)
             connection.execute(
-                f"UPDATE workers SET deadline = ?3 + {int(lease * 1e6)} - number * {STEP + 2} % {beats_last}"
-                " WHERE number > ?1 AND number <= ?2",
-                (start, end, to_micros(now)),
+                f"UPDATE workers SET deadline = :now + {int(lease * 1e6)} - number * {STEP + 2} % {beats_last}"
+                " WHERE number > :start AND number <= :end",
+                places,
             )
     finally:
         connection.close()

@@ -31,11 +31,11 @@ ASKED_FOR_WHOLE = (
 @contextmanager
 def plans_checked(database: Path) -> Iterator[None]:
     """Fail at the end of the block if a statement executed within it walks a table instead of an index."""
-    seen: dict[str, tuple[Any, ...]] = {}
+    seen: dict[str, tuple[Any, ...] | dict[str, Any]] = {}
     execute, executemany = Snapshot.execute, Transaction.executemany
 
-    def watched(snapshot: Snapshot, sql: str, parameters: Iterable[Any] = ()) -> sqlite3.Cursor:
-        seen[sql] = tuple(parameters)
+    def watched(snapshot: Snapshot, sql: str, parameters: Iterable[Any] | dict[str, Any] = ()) -> sqlite3.Cursor:
+        seen[sql] = parameters if isinstance(parameters, dict) else tuple(parameters)
         return execute(snapshot, sql, seen[sql])
 
     def watched_many(transaction: Transaction, sql: str, rows: Iterable[Iterable[Any]]) -> sqlite3.Cursor:
@@ -56,7 +56,7 @@ def plans_checked(database: Path) -> Iterator[None]:
     assert not slow, slow
 
 
-def _walks(connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...]) -> list[str]:
+def _walks(connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...] | dict[str, Any]) -> list[str]:
     plan = [detail for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
     return [detail for detail in plan if detail.startswith("SCAN") and not _is_asked_for_whole(detail)]
 

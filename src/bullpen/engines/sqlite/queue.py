@@ -11,16 +11,16 @@ from bullpen.engines.sqlite.rows import to_micros, to_micros_or_null
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.ports import Clock, Message
 
-LASTS = "(expires_at IS NULL OR expires_at > ?2)"
-IS_VISIBLE = f"resource_class = ?1 AND visible_at <= ?2 AND {LASTS}"
+LASTS = "(expires_at IS NULL OR expires_at > :now)"
+IS_VISIBLE = f"resource_class = :name AND visible_at <= :now AND {LASTS}"
 IS_ANY_VISIBLE = f"SELECT 1 FROM tickets INDEXED BY tickets_visible WHERE {IS_VISIBLE} LIMIT 1"
 TAKE = f"""
     DELETE FROM tickets WHERE id IN (
-        SELECT id FROM tickets INDEXED BY tickets_visible WHERE {IS_VISIBLE} ORDER BY visible_at, id LIMIT ?3
+        SELECT id FROM tickets INDEXED BY tickets_visible WHERE {IS_VISIBLE} ORDER BY visible_at, id LIMIT :limit
     ) RETURNING body
 """
 SEND = "INSERT INTO tickets (resource_class, visible_at, expires_at, body) VALUES (?, ?, ?, ?)"
-COUNT = f"SELECT count(*) FROM tickets INDEXED BY tickets_visible WHERE resource_class = ?1 AND {LASTS}"
+COUNT = f"SELECT count(*) FROM tickets INDEXED BY tickets_visible WHERE resource_class = :name AND {LASTS}"
 SWEEP = "DELETE FROM tickets WHERE id IN (SELECT id FROM tickets WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)"
 SWEPT = 1000  # expired tickets removed by one call: no call waits long for a pile of them
 NAMES = "SELECT resource_class FROM queues ORDER BY resource_class"
@@ -40,11 +40,11 @@ class SqliteQueue:
 
     async def take(self, resource_class: str, limit: int) -> list[str]:
         now = to_micros(self._clock.now())
-        visible = (resource_class, now)
+        visible = {"name": resource_class, "now": now}
 
         def write(transaction: Transaction) -> list[str]:
             transaction.execute(SWEEP, (now, SWEPT))
-            return [body for (body,) in transaction.execute(TAKE, (*visible, limit)).fetchall()]
+            return [body for (body,) in transaction.execute(TAKE, {**visible, "limit": limit}).fetchall()]
 
         # A look first: an empty queue, the common case before a cold start, costs no turn and no flush of the disk.
         if await self._database.read(lambda snapshot: snapshot.execute(IS_ANY_VISIBLE, visible).fetchone()) is None:
@@ -66,7 +66,7 @@ class SqliteQueue:
             await self._database.write(write)
 
     async def count(self, resource_class: str) -> int:
-        lasting = (resource_class, to_micros(self._clock.now()))
+        lasting = {"name": resource_class, "now": to_micros(self._clock.now())}
         (number,) = await self._database.read(lambda snapshot: snapshot.execute(COUNT, lasting).fetchone())
         return int(number)
 

@@ -59,8 +59,9 @@ class Snapshot:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def execute(self, sql: str, parameters: Iterable[Any] = ()) -> sqlite3.Cursor:
-        return self._connection.execute(sql, tuple(parameters))
+    def execute(self, sql: str, parameters: Iterable[Any] | dict[str, Any] = ()) -> sqlite3.Cursor:
+        """A parameter that stands several times has a name, `:now`. Numbers, `?1`, are deprecated in Python 3.12."""
+        return self._connection.execute(sql, parameters if isinstance(parameters, dict) else tuple(parameters))
 
 
 class SqliteReader:

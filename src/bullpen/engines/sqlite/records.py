@@ -214,7 +214,7 @@ def _purge(transaction: Transaction, now: int, limit: int, jobs: list[str]) -> i
     direct = [(direct_key(id_),) for (id_,) in instances]
     transaction.executemany(f"DELETE FROM workers WHERE id = ? {SETTLED}", direct)
     transaction.executemany(
-        "DELETE FROM stories WHERE record_id = ?1 AND NOT EXISTS (SELECT 1 FROM workers WHERE id = ?1)", direct
+        "DELETE FROM stories WHERE record_id = ? AND NOT EXISTS (SELECT 1 FROM workers WHERE id = record_id)", direct
     )
     provisions = _delete_due(transaction, "provisions", now, limit - len(instances))
     room = limit - len(instances) - len(provisions)

@@ -13,8 +13,8 @@ from bullpen.model.signal import SEQ_STEP, Heartbeat, Kind, Pulse, Signal, beat_
 
 REPORT = f"""
     INSERT INTO signals (instance_id, kind, run_id, round, seq, text)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6
-    WHERE ?5 <= {SEQ_STEP} OR EXISTS (SELECT 1 FROM signals WHERE instance_id = ?1)
+    SELECT :instance_id, :kind, :run_id, :round, :seq, :text
+    WHERE :seq <= {SEQ_STEP} OR EXISTS (SELECT 1 FROM signals WHERE instance_id = :instance_id)
     ON CONFLICT (instance_id) DO UPDATE
     SET kind = excluded.kind, run_id = excluded.run_id, round = excluded.round, seq = excluded.seq, text = excluded.text
     WHERE excluded.seq > seq AND excluded.seq <= seq + {SEQ_STEP}
@@ -35,8 +35,14 @@ class SqliteSignals:
         self._wakes: Wakes | None = None
 
     async def report(self, signal: Signal) -> bool:
-        kind, run_id, round_ = signal.kind.value, signal.run_id, signal.round
-        parameters = (signal.instance_id, kind, run_id, round_, signal.seq, signal.text)
+        parameters = {
+            "instance_id": signal.instance_id,
+            "kind": signal.kind.value,
+            "run_id": signal.run_id,
+            "round": signal.round,
+            "seq": signal.seq,
+            "text": signal.text,
+        }
 
         def write(transaction: Transaction) -> bool:
             stored = transaction.execute(REPORT, parameters).rowcount == 1

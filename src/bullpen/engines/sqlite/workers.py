@@ -28,21 +28,21 @@ side by side on few pages. At the deadlines themselves nearly every timer of a m
 # taken off by DROP. CROSS JOIN: from the timers to the workers, whatever SQLite thinks of their numbers.
 MOVE = f"""
     INSERT OR IGNORE INTO lease_timers (due_at, worker)
-    SELECT ?1 + max((deadline - ?1) / {COARSENESS} * {COARSENESS}, min(deadline - ?1, {COARSENESS})), number
+    SELECT :now + max((deadline - :now) / {COARSENESS} * {COARSENESS}, min(deadline - :now, {COARSENESS})), number
     FROM lease_timers AS timer CROSS JOIN workers ON number = timer.worker
-    WHERE timer.due_at <= ?1 AND state = 'active' AND deadline > ?1 ORDER BY timer.due_at, timer.worker LIMIT ?2
+    WHERE timer.due_at <= :now AND state = 'active' AND deadline > :now ORDER BY timer.due_at, timer.worker LIMIT :limit
 """
 DROP = """
     DELETE FROM lease_timers WHERE (due_at, worker) IN (
         SELECT timer.due_at, timer.worker FROM lease_timers AS timer LEFT JOIN workers ON number = timer.worker
-        WHERE timer.due_at <= ?1 AND (state = 'active' AND deadline <= ?1) IS NOT TRUE
-        ORDER BY timer.due_at, timer.worker LIMIT ?2
+        WHERE timer.due_at <= :now AND (state = 'active' AND deadline <= :now) IS NOT TRUE
+        ORDER BY timer.due_at, timer.worker LIMIT :limit
     )
 """
 SUSPECTS = f"""
     SELECT {", ".join(f"workers.{column}" for column in WORKERS.columns)}
     FROM lease_timers AS timer CROSS JOIN workers ON number = timer.worker
-    WHERE timer.due_at <= ?1 AND state = 'active' AND deadline <= ?1 ORDER BY timer.due_at, timer.worker
+    WHERE timer.due_at <= :now AND state = 'active' AND deadline <= :now ORDER BY timer.due_at, timer.worker
 """
 TO_CLEAN = f"{_WORKER} WHERE cleanup_at <= ? ORDER BY cleanup_at, id LIMIT ?"
 LOST = f"{_WORKER} WHERE cleanup_at IS NOT NULL ORDER BY cleanup_at, id LIMIT ?"
@@ -51,7 +51,7 @@ LEAVING = f"{_WORKER} WHERE leaving IS NOT NULL AND state = 'active' ORDER BY id
 LISTED = f"{_WORKER} WHERE id > ? AND state <> 'cleaned-up' ORDER BY id LIMIT ?"
 CENSUS = "SELECT domain, state, number FROM worker_counts WHERE state <> 'cleaned-up' AND number > 0"
 DESCRIBE = """
-    INSERT INTO cards (worker, card) SELECT id, ?2 FROM workers WHERE id = ?1 AND state <> 'cleaned-up'
+    INSERT INTO cards (worker, card) SELECT id, ? FROM workers WHERE id = ? AND state <> 'cleaned-up'
     ON CONFLICT (worker) DO UPDATE SET card = excluded.card WHERE card <> excluded.card
 """
 CARD = "SELECT card FROM cards WHERE worker = ?"
@@ -92,7 +92,7 @@ class SqliteWorkers:
     async def suspects(self, now: datetime, limit: int) -> list[Worker]:
         def look(snapshot: Snapshot) -> list[Row]:
             found: dict[str, Row] = {}
-            for row in snapshot.execute(SUSPECTS, (to_micros(now),)):
+            for row in snapshot.execute(SUSPECTS, {"now": to_micros(now)}):
                 found.setdefault(row[0], row)  # one that had a longer lease before may have two timers
                 if len(found) >= limit:
                     break
@@ -123,7 +123,7 @@ class SqliteWorkers:
         said = encode_card(card)
         known = await self._database.read(lambda snapshot: snapshot.execute(CARD, (key,)).fetchone())
         if known != (said,):
-            await self._database.write(lambda transaction: transaction.execute(DESCRIBE, (key, said)).rowcount)
+            await self._database.write(lambda transaction: transaction.execute(DESCRIBE, (said, key)).rowcount)
 
     async def cards(self, keys: Sequence[str]) -> dict[str, Card]:
         def look(snapshot: Snapshot) -> dict[str, Row | None]:
@@ -141,6 +141,7 @@ class SqliteWorkers:
 
 
 def _rearm(transaction: Transaction, now: int, limit: int) -> int:
-    moved = transaction.execute(MOVE, (now, limit)).rowcount
-    transaction.execute(DROP, (now, limit))
+    due = {"now": now, "limit": limit}
+    moved = transaction.execute(MOVE, due).rowcount
+    transaction.execute(DROP, due)
     return moved
