@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 
 from agent.github.fixtures import PATIENCE, USER, Stage, a_stage
 from agent.github.test_listener import listeners, the_listener
-from bullpen.agent.github import listener
+from bullpen.agent.github import install, listener
 from bullpen.agent.progress import SignalKind
 from bullpen.agent.shutdown import leave
 from bullpen.agent.store.base import RunnerCredentials
@@ -145,6 +145,37 @@ def test_a_job_cannot_keep_its_registration_by_a_tree_that_is_too_deep_to_be_rem
         stage.releases()
         stage.reported(SignalKind.CLEAN_OK)
         assert github.runners() == []
+
+
+def test_the_time_that_it_takes_to_undo_what_jobs_did_is_not_taken_from_the_removal_of_the_registration(
+    github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(listener, "time", clock)
+    monkeypatch.setattr("bullpen.agent.github.runner.time", clock)
+
+    strip = install.strip
+
+    def slowly(directory: Path, programs: Collection[str]) -> None:
+        clock.ahead += 10 * listener.REMOVED_WITHIN
+        strip(directory, programs)
+
+    monkeypatch.setattr(install, "strip", slowly)
+    with a_stage(github, direct=True) as stage:
+        stage.serves("4711")
+        stage.releases()
+        stage.reported(SignalKind.CLEAN_OK)
+        assert clock.ahead > 0
+        assert github.runners() == []
+
+
+class Clock:
+    """The monotonic clock, once so many seconds have passed that no test waits for."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
 
 
 def test_an_unexpected_error_while_it_removes_its_registration_is_not_reported_as_a_removal(

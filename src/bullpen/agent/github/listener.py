@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
@@ -69,7 +70,7 @@ class Restarts:
 
     def pause(self, now: float) -> float | None:
         """Seconds until the next start; None if there were too many."""
-        self._times = [time for time in self._times if now - time < RESTARTS_WITHIN]
+        self._times = [one for one in self._times if now - one < RESTARTS_WITHIN]
         if len(self._times) >= MOST_RESTARTS:
             return None
         self._times.append(now)
@@ -134,22 +135,22 @@ class RunnerListener:
         """It listens, and has had no job."""
         return self.stage is ListenerStage.LISTENING and not self.jobs
 
-    def begin(self, now: float) -> None:
+    def begin(self) -> None:
         if self.stage is ListenerStage.STARTING:
-            self._run(now)
+            self._run()
             return
         given = self.given
         command = ["--unattended", "--url", given.url, "--name", given.runner, "--labels", given.label]
         command += ["--no-default-labels", "--disableupdate", "--work", str(self.work)]
         command += ["--runnergroup", given.group] if given.group else []
-        self._start(now, CONFIGURED_WITHIN, "config.sh", *command, ACTIONS_RUNNER_INPUT_TOKEN=given.token)
+        self._start(CONFIGURED_WITHIN, "config.sh", *command, ACTIONS_RUNNER_INPUT_TOKEN=given.token)
 
     def check(self, now: float) -> None:
         """Take what was said, and notice what has ended. Never waits for long."""
         if self.child is None:
             if self.stage is ListenerStage.PAUSING and now >= self.until:
                 # What was made for one start is not started again: it is removed, and another one made.
-                (self._remove if self.given.jit else self._run)(now)
+                (self._remove if self.given.jit else self._run)()
             return
         code = self.child.exit_code()  # first: what it printed before its end is there by now
         self.child.pump()
@@ -176,7 +177,7 @@ class RunnerListener:
             self.stage, self.until = ListenerStage.STOPPING, now + STOPPED_WITHIN
             self.child.interrupt()
         elif self.stage in (ListenerStage.PAUSING, ListenerStage.LOST, ListenerStage.BROKEN):
-            self._remove(now)
+            self._remove()
 
     def withdraw(self, now: float) -> None:
         """Its registration was removed. That stops no runner, and a job may be on its way: let it end by itself."""
@@ -195,14 +196,14 @@ class RunnerListener:
 
     # ---------------------------------------------------------------------------------------------------------- in turn
 
-    def _run(self, now: float) -> None:
+    def _run(self) -> None:
         self.stage = ListenerStage.STARTING
         told = {"RUNNER_MANUALLY_TRAP_SIG": "1", "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE": "1"}
         if self.given.jit:
             told["ACTIONS_RUNNER_INPUT_JITCONFIG"] = self.given.jit
-        self._start(now, LISTENS_WITHIN, "run.sh", **told, **self.hooks)
+        self._start(LISTENS_WITHIN, "run.sh", **told, **self.hooks)
 
-    def _remove(self, now: float) -> None:
+    def _remove(self) -> None:
         self.until = 0.0
         if not self.removes_itself:
             self.stage = ListenerStage.OVER  # the service removes it, by its name
@@ -216,7 +217,7 @@ class RunnerListener:
             self.stage = ListenerStage.REMOVING
             self.given = replace(self.given, removal=self.removal())
             told = {"ACTIONS_RUNNER_INPUT_TOKEN": self.given.removal, "HOME": str(self.directory)}
-            self._start(now, REMOVED_WITHIN, "config.sh", "remove", **told)
+            self._start(REMOVED_WITHIN, "config.sh", "remove", **told)
 
     def _ended(self, code: int | None, said: str, now: float) -> None:
         self.until = 0.0
@@ -224,13 +225,13 @@ class RunnerListener:
             self._registration = RegistrationFiles(self.directory)
         match self.stage:
             case ListenerStage.CONFIGURING if not self._is_wanted:
-                self._remove(now)
+                self._remove()
             case ListenerStage.CONFIGURING if code == 0 and self._is_configured:
-                self._run(now)
+                self._run()
             case ListenerStage.CONFIGURING:
                 self._break(f"GitHub's runner could not be registered: {said}")
             case ListenerStage.STOPPING:
-                self._remove(now)
+                self._remove()
             case ListenerStage.REMOVING:
                 self.stage, self.why = ListenerStage.OVER, "" if code == 0 else f"its registration stays behind: {said}"
             case ListenerStage.STARTING if code != DEPRECATED and not self._has_listened and not self._is_withdrawn:
@@ -251,7 +252,7 @@ class RunnerListener:
             self._break(f"GitHub's runner ended again and again: {said}")
         elif not self.given.jit and (not self._is_configured or "has been deleted" in said):
             # A job may have made it look so, to go on using its copy of a registration that is never removed then.
-            self._remove(now)
+            self._remove()
         else:
             self.stage, self.until = ListenerStage.PAUSING, now + pause
 
@@ -274,8 +275,10 @@ class RunnerListener:
         child.close()
         self.child = None
 
-    def _start(self, now: float, within: float, program: str, *arguments: str, **told: str) -> None:
+    def _start(self, within: float, program: str, *arguments: str, **told: str) -> None:
         self._lines = Lines()
+        # Read again: what came before, such as `undo`, may have taken longer than the program has.
+        now = time.monotonic()
         self.until = now + within
         command = [str(self.directory / program), *arguments]
         try:

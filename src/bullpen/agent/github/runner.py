@@ -132,7 +132,7 @@ class Actions:
         at, work, hooks = self._directory, self._config.places["work"], self._hooks.variables
         restarts, undo, removal = self._restarts, self._undo, partial(_removal, store, given)
         self._listener = RunnerListener(self._launch, at, self.version, work, hooks, given, restarts, undo, removal)
-        self._listener.begin(time.monotonic())
+        self._listener.begin()
         return self._follow(began)
 
     def withdraw(self, store: AgentStore, progress: AgentProgress, record: InstanceRecord) -> AgentProgress:
