@@ -17,7 +17,9 @@ def git(directory: Path, *words: str) -> str:
     identity = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "init.defaultBranch=main")
     line = ["git", "-C", str(directory), *identity, "-c", "protocol.file.allow=always", *words]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return subprocess.run(line, check=True, capture_output=True, text=True, env=environ).stdout
+    ran = subprocess.run(line, check=False, capture_output=True, text=True, env=environ)
+    assert ran.returncode == 0, f"git {' '.join(words)}: {ran.stderr}"
+    return ran.stdout
 
 
 def write(root: Path, files: dict[str, str | bytes]) -> None:
