@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -290,10 +290,15 @@ class Accomplice:
     def has(self) -> bool:
         return Path(f"{self.report}.has").exists()
 
+    def has_ended(self) -> bool:
+        return not os.path.exists(f"/proc/{self.pid}/exe")
+
     def uses_it(self, run: str) -> list[str]:
-        go = Path(f"{self.report}.go")
-        go.write_text(run)
-        self.stage.until(self.report.exists)
+        go, written = Path(f"{self.report}.go"), Path(f"{self.report}.go.part")
+        written.write_text(run)
+        written.rename(go)  # whole at once: it may look at any moment
+        self.stage.until(lambda: self.report.exists() or self.has_ended())
+        assert not self.has_ended(), "the accomplice has ended; its last words are on stderr"
         for path in (go, Path(f"{self.report}.has")):
             path.unlink()
         found: list[str] = json.loads(self.report.read_text())
@@ -316,7 +321,8 @@ def an_accomplice(stage: Stage, user: str) -> Iterator[Accomplice]:
         try:
             yield Accomplice(stage, pid, str(script), loot / "socket", loot / "report")
         finally:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_c18_what_a_job_passes_to_a_job_of_another_instance_does_not_lead_to_the_next_run(
