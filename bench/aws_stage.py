@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 CLASS = "small"
 LONGEST = 120.0  # seconds that the work of one row may take
+TIMINGS = config.Timings(idle=86_400.0, max_runtime=86_400.0)
+"""Nothing expires on the stage: only the measured calls do anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,7 @@ async def a_stage(world: World) -> AsyncIterator[Stage]:
     settings = config.Settings(
         engines=config.Engines(pool="aws"),
         aws=structs.replace(world.counted, pool=pool),
-        # Nothing expires on the stage: only the measured calls do anything.
-        timings=config.Timings(idle=86_400.0, max_runtime=86_400.0),
+        timings=TIMINGS,
         limits=config.Limits(max_instances=10_000, max_count=1000),
         classes={CLASS: config.ResourceClass(cpu=1, mem=1024)},
     )

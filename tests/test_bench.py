@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fakes.java_engines import Engines
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # `bench` is a package of the repository, not of the wheel
 
-from bench import aws, aws_costs, crashes, judging, noticing, races, refreshing, releasing, warm  # noqa: E402
+from bench import aws, aws_costs, aws_stage, crashes, judging, noticing, races, refreshing, releasing, warm  # noqa: E402
 from bench.__main__ import main  # noqa: E402
 from bench.aws_proxy import sequential  # noqa: E402
 from bench.aws_world import World, running  # noqa: E402
@@ -93,6 +94,16 @@ def world(engines: Engines) -> Iterator[World]:
         yield world
 
 
+@pytest.fixture
+def patient(patient_clients: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No agent is given up because a busy machine lets it wait: what is launched instead would wait for a boot that
+    never ends, for longer than a row may take."""
+    slow = structs.replace(aws_stage.TIMINGS, registration=300.0, alive=300.0)
+    monkeypatch.setattr(aws_stage, "TIMINGS", slow)
+    monkeypatch.setattr(aws_stage, "LONGEST", 600.0)
+    monkeypatch.setattr(aws_costs, "LONGEST", 120.0)
+
+
 @pytest.mark.parametrize(
     "rows",
     [
@@ -106,7 +117,7 @@ def world(engines: Engines) -> Iterator[World]:
     ],
 )
 def test_every_measurement_on_the_aws_engines_runs_at_a_tiny_size(
-    rows: Callable[[Callable[[], World]], Iterable[Row]], world: World
+    rows: Callable[[Callable[[], World]], Iterable[Row]], world: World, patient: None
 ) -> None:
     found = list(rows(lambda: world))
     assert found
