@@ -52,6 +52,8 @@ from bullpen.engines.system import SystemClock
 
 __all__ = ["asyncio", "bullpen", "sqlite3"]  # imported to be there
 
+PATIENCE = 120.0  # seconds; an engine answers within milliseconds, on a busy machine within seconds
+
 
 def prepare_aws() -> None:
     """The engines, AWS's descriptions of its services, and the agent's archive, which each command would make again."""
@@ -61,6 +63,7 @@ def prepare_aws() -> None:
     from bullpen.engines.aws.boot.userdata import own_user_data
 
     own_user_data(Settings())
+    be_patient()
 
     store = ("ci", "jobs", "logs", "observations", "records", "signals", "workers")
     for name in (*(f"dynamodb.{port}" for port in store), "sqs.queue", "ec2.compute", "infrastructure.setup"):
@@ -69,6 +72,20 @@ def prepare_aws() -> None:
     session = botocore.session.get_session()
     for service in ("dynamodb", "sqs", "ec2"):
         session.create_client(service, region_name="us-east-1").close()
+
+
+def be_patient() -> None:
+    """Let no call to AWS time out: it would be repeated, and on a busy machine a test would count one request more."""
+    from aiobotocore.config import AioConfig
+
+    from bullpen.engines.aws import session
+
+    usual = session._config
+
+    def patient(service: str, attempts: int) -> AioConfig:
+        return usual(service, attempts).merge(AioConfig(connect_timeout=PATIENCE, read_timeout=PATIENCE))
+
+    session._config = patient
 
 
 def prepare_github() -> None:

@@ -24,6 +24,16 @@ def endpoints(urls: Mapping[str, str]) -> dict[str, str]:
     return {f"AWS_ENDPOINT_URL_{service.replace('-', '_').upper()}": url for service, url in urls.items()}
 
 
+# Nothing is hedged, replaced or given up because a busy machine lets agents wait for many seconds: a dozen of them ask
+# the same engine. All of them pass within `commands.AHEAD`.
+TIMINGS = {
+    "lease": 30,
+    "alive": 30,
+    "hedge": 10,
+    "registration": 30,
+    "validation": 60,
+    "provision": 80,
+}
 EXISTING = ("pending", "running", "stopped", "stopping")
 
 
@@ -40,6 +50,7 @@ class CloudPool(Commands):
 
     def __post_init__(self) -> None:
         found = self.cloud.settings()
+        self.settings |= {f"timings.{name}": seconds for name, seconds in TIMINGS.items()}
         self.settings |= {
             "engines.pool": "aws",
             "aws.pool": self.name,

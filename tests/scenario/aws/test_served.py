@@ -16,11 +16,10 @@ def served(pool: CloudPool) -> Command:
     pool.settings |= {
         "agent.serve-url": f"http://127.0.0.1:{port}",
         "aws.endpoints": f'{{sts = "{pool.cloud.url}"}}',  # where the proof of a machine is checked
-        "timings.lease": 4,
-        "timings.alive": 4,
-        "liveness.min-lease": 1,
-        "liveness.confirm": 1,
-        "liveness.grace-gap": 3,
+        "timings.lease": 20,
+        "timings.alive": 20,
+        "liveness.confirm": 3,
+        "liveness.grace-gap": 10,
     }
     pool.refresh()
     serving = pool.start("serve", "--port", str(port))

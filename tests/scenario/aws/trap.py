@@ -24,12 +24,14 @@ class Trap:
     lands: bool
     only: str = ""
     seen: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
     environ: dict[str, str] = field(default_factory=dict)
     victim: Command | None = None
 
     async def __call__(self, call: Call, forward: Forward) -> Answer | None:
         if self.only in ("", call.operation):
             self.seen.append(call.operation)
+            self.bodies.append(call.body)
             if len(self.seen) == self.at:
                 if self.lands:
                     await forward(call.body)
