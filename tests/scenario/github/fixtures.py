@@ -46,7 +46,7 @@ serve-url = "{serve}"
 heartbeat = 0.5
 lease = {lease}
 alive = {lease}
-hedge = 1
+hedge = 5
 registration = 30
 validation = 50
 provision = 60
@@ -55,9 +55,8 @@ idle = 600
 {timings}
 
 [liveness]
-confirm = 1
-min-lease = 1
-grace-gap = 5
+confirm = 3
+grace-gap = 10
 """
 
 
@@ -150,7 +149,7 @@ def a_ground(
     github: str = "",
     timings: str = "",
     more: str = "",
-    lease: str = "4",
+    lease: str = "20",
 ) -> Iterator[tuple[Path, int]]:
     """What is there before `serve` starts: GitHub's runner, the settings with `more` of them, and a port for `serve`.
     A caller without a token has no permission."""
