@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench.table import Measurement, Row, render, skipped, to_json
+from bench.table import Measurement, Row, from_json, merged, render, skipped, to_json
 
 RESULTS = Path(__file__).parent / "results.json"
 
@@ -29,6 +29,7 @@ SUBJECTS = (
     "startup",
     "syncing",
     "running",
+    "scale_sets",
     "aws",
     "aws_costs",
 )
@@ -49,6 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = list(_measured(chosen))
     print(*render(rows), sep="\n")
     out: Path | None = options.out or (None if options.only else RESULTS)
+    if options.update:
+        out = options.out or RESULTS
+        if any(isinstance(one.value, str) for one in rows):
+            _tell(f"{out} is unchanged: not every row could be measured")
+            return 1
+        rows = merged(from_json(out.read_text(encoding="utf-8")), rows)
     if out is not None:
         out.write_text(to_json(rows), encoding="utf-8")
         _tell(f"written to {out}")
@@ -87,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
         "--only", metavar="PATTERN", default="", help="measure only names that contain PATTERN; write no file"
+    )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="replace only the rows that were measured in the file; they must be of the same machine, equally quiet",
     )
     parser.add_argument("--out", metavar="FILE", type=Path, help="file for the rows (default: bench/results.json)")
     return parser

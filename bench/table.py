@@ -67,3 +67,14 @@ def _shown(value: float | str) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def from_json(text: str) -> list[Row]:
+    return [Row(**one) for one in json.loads(text)]
+
+
+def merged(before: Sequence[Row], measured: Sequence[Row]) -> list[Row]:
+    """The rows of before, with those of the same names replaced where they stand; new ones come last."""
+    new = {one.name: one for one in measured}
+    kept = [new.pop(one.name, one) for one in before]
+    return [*kept, *new.values()]

@@ -14,11 +14,24 @@ from fakes.java_engines import Engines
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # `bench` is a package of the repository, not of the wheel
 
-from bench import aws, aws_costs, aws_stage, crashes, judging, noticing, races, refreshing, releasing, warm  # noqa: E402
+from bench import (  # noqa: E402
+    aws,
+    aws_costs,
+    aws_stage,
+    crashes,
+    judging,
+    noticing,
+    races,
+    refreshing,
+    releasing,
+    scale_sets,
+    set_stage,
+    warm,
+)
 from bench.__main__ import main  # noqa: E402
 from bench.aws_proxy import sequential  # noqa: E402
 from bench.aws_world import World, running  # noqa: E402
-from bench.table import Measurement, Row, render, row, skipped, to_json  # noqa: E402
+from bench.table import Measurement, Row, from_json, merged, render, row, skipped, to_json  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +76,13 @@ def test_the_file_is_a_list_of_objects_with_the_columns_of_the_table() -> None:
     written = json.loads(to_json(rows))
     assert [list(one) for one in written] == [FIELDS, FIELDS]
     assert written[0] == {"name": "one", "value": 1, "unit": "requests", "target": "≤ 2", "ok": True}
+
+
+def test_the_rows_of_a_partial_run_replace_those_of_the_same_names_and_no_others() -> None:
+    before = [row("one", 1, "s"), row("two", 2, "s", "≤ 2"), row("three", 3, "s")]
+    again, new = row("two", 4, "s", "≤ 2"), row("four", 4, "s")
+    assert merged(before, [new, again]) == [before[0], again, before[2], new]
+    assert from_json(to_json(before)) == before
 
 
 @pytest.mark.parametrize(
@@ -125,6 +145,28 @@ def test_every_measurement_on_the_aws_engines_runs_at_a_tiny_size(
     assert all(isinstance(one.value, int | float) and one.value > 0 and one.unit for one in found)
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(lambda: scale_sets.isolated(jobs=2), id="isolated"),
+        pytest.param(lambda: scale_sets.paced(jobs=2, alone=1), id="paced"),
+        pytest.param(lambda: scale_sets.burst(sizes=(2,)), id="burst"),
+        pytest.param(lambda: scale_sets.idle(seconds=1.0, settled=0.0), id="idle"),
+    ],
+)
+def test_every_measurement_of_scale_sets_runs_at_a_tiny_size(
+    rows: Callable[[], Iterable[Row]], github_described: None
+) -> None:
+    try:
+        set_stage.check_user()
+    except PermissionError as exc:
+        pytest.skip(f"NOT TESTED: {exc}")
+    found = list(rows())
+    assert found
+    assert len({one.name for one in found}) == len(found)
+    assert all(isinstance(one.value, int | float) and one.value >= 0 and one.unit for one in found)
+
+
 def test_hops_are_the_longest_chain_of_requests_that_waited_for_each_other() -> None:
     at_once, overlapping = [(0.0, 1.0), (0.1, 0.9)], [(0.5, 2.8)]
     one_after_the_other = [(1.0, 2.0), (2.5, 3.0)]
@@ -144,6 +186,24 @@ def test_a_broken_measurement_is_a_row_that_says_so_and_fails_the_whole(
     assert main(["--only", "tickets", "--out", str(out)]) == 1
     assert json.loads(out.read_text())[0]["value"] == "skipped: RuntimeError: no such engine"
     assert "SKIPPED tickets judged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_an_update_leaves_the_other_rows_and_writes_nothing_if_a_row_was_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_measured: bool
+) -> None:
+    def measure() -> Iterable[Row]:
+        if not is_measured:
+            raise RuntimeError("no such engine")
+        return [row("tickets", 2, "tickets/s")]
+
+    monkeypatch.setattr(judging, "MEASUREMENTS", (Measurement("tickets judged", measure),))
+    out = tmp_path / "rows.json"
+    before = [row("tickets", 1, "tickets/s"), row("other", 1, "s")]
+    out.write_text(to_json(before))
+    assert main(["--only", "tickets", "--update", "--out", str(out)]) == int(not is_measured)
+    after = [row("tickets", 2, "tickets/s"), before[1]] if is_measured else before
+    assert from_json(out.read_text()) == after
 
 
 def test_a_pattern_that_fits_nothing_lists_what_there_is() -> None:

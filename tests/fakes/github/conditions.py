@@ -134,6 +134,15 @@ class Conditions:
         self._server.past.begin(seconds)
 
     @property
+    def latency(self) -> float:
+        return self._server.latency
+
+    @latency.setter
+    def latency(self, seconds: float) -> None:
+        """Every call of the API and of scale sets takes so much longer, half of it each way. Runners are near."""
+        self._server.latency = seconds
+
+    @property
     def clock(self) -> Callable[[], datetime]:
         return self._state.clock
 

@@ -31,6 +31,7 @@ and, of `Conditions`:
     hub.calls                                                    # "GET /repos/acme/widgets/actions/runners?page=2", …
     hub.fail("GET */runners*", 502, times=1), hub.slow("POST *", 0.5), hub.lose_answer("POST */rerun"), hub.heal()
     hub.rate_limit(token, remaining=0, resets_in=30), hub.secondary_limit(retry_after=1, times=1)
+    hub.latency = 0.05                                           # seconds that each call takes longer, there and back
     hub.lag = 5.0                                                # lists show what was true so many seconds ago
     hub.lease = 2.0; hub.offline_after = 1.0                     # until a dead runner's job fails; until it is offline
     hub.advance(600); hub.clock = lambda: some_datetime          # its own time

@@ -54,6 +54,7 @@ class Server:
         self._sending: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
         self.past = Past(state)
+        self.latency = 0.0  # seconds that a call and its answer are on their way, together
         self.calls: list[str] = []
         self.violations: list[str] = []
 
@@ -111,10 +112,17 @@ class Server:
                 return await self._listening.serve(request.path.removeprefix("/_runner/"), request.json())
             with self._state.lock:
                 answer = oidc.serve(self._state, self._url, f"{self._url}/_services/token", request)
-            return answer or await self._call(request)
+            return answer or await self._from_afar(request)
         except Exception as exc:  # a mistake here, or in the words of a runner, is nothing to be retried
             self.violations.append(f"{request.method} {request.target}: the fake itself failed with {exc!r}")
             return Refusal(500, repr(exc)).answer()
+
+    async def _from_afar(self, request: Request) -> Answer:
+        """Half of the way is before the answer: a poll that waits is answered half a latency after its message came."""
+        await asyncio.sleep(self.latency / 2)
+        answer = await self._call(request)
+        await asyncio.sleep(self.latency / 2)
+        return answer
 
     async def _call(self, request: Request) -> Answer:
         target = request.target.removeprefix(PREFIX)

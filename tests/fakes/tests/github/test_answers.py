@@ -1,6 +1,7 @@
 """How answers come: in pages, tagged, late, limited, wrong, or never."""
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -52,6 +53,13 @@ def test_a_lagging_list_shows_what_was_true_before(api: httpx.Client, github: Fa
     github.advance(6)
     assert names(api.get(RUNNERS)) == ["new"]
     assert api.get(jobs).json()["jobs"][0]["status"] == "completed"
+
+
+def test_each_call_takes_as_long_as_the_way_to_github_and_back(api: httpx.Client, github: FakeGithub) -> None:
+    github.latency = 0.2
+    began = time.monotonic()
+    assert api.get(RUNNERS).status_code == 200
+    assert time.monotonic() - began >= 0.2
 
 
 def test_calls_are_counted_down_and_refused_at_zero_until_the_reset(github: FakeGithub) -> None:
