@@ -10,6 +10,7 @@ requests, many jobs at once, and what an idle `serve` needs.
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from statistics import median
 
 from bench.set_stage import LATENCY, STARTS_IN, RunnerTimes, Stage, a_stage
@@ -108,18 +109,31 @@ def burst(sizes: Sequence[int] = (BUDGETED,)) -> Iterator[Row]:
 
 
 def idle(seconds: float = 60.0, settled: float = SETTLED) -> Iterator[Row]:
-    names = [f"set-{number}" for number in range(SETS)]
-    with a_stage(dict.fromkeys(names, "min = 1"), warm=1, machines=SETS + 1) as stage:
-        _has_idle(stage, SETS)
-        stage.is_warm(1)
+    """Four servers side by side, so that it shows what the sets cost, and what the agents do."""
+    names, machines = [f"set-{number}" for number in range(SETS)], SETS + 1
+    with ExitStack() as stack:
+        bare = stack.enter_context(a_stage({}, warm=0, machines=1))
+        sets = stack.enter_context(a_stage(dict.fromkeys(names, ""), warm=0, machines=1, probed=False))
+        agents = stack.enter_context(a_stage({}, warm=machines))
+        runners = stack.enter_context(a_stage(dict.fromkeys(names, "min = 1"), warm=1, machines=machines))
+        agents.is_warm(machines)
+        _has_idle(runners, SETS)
+        runners.is_warm(1)
         time.sleep(settled)
-        before, cpu, began = len(stage.hub.calls), stage.cpu(), time.monotonic()
+        stages = (bare, sets, agents, runners)
+        before, began = [(one.cpu(), len(one.hub.calls)) for one in stages], time.monotonic()
         time.sleep(seconds)
-        cpu, lasted = stage.cpu() - cpu, time.monotonic() - began
-        asked = len(stage.hub.calls) - before
-    name = f"{SUBJECT}: idle serve with {SETS} sets, an idle runner in each"
-    yield row(f"{name}: processor time", cpu / lasted * 100, "% of a core", "< 1")
-    yield row(f"{name}: requests to GitHub", asked / SETS / lasted * 3600, "requests/set/h")
+        lasted = time.monotonic() - began
+        cpu = [(one.cpu() - had) / lasted * 100 for one, (had, _) in zip(stages, before, strict=True)]
+        asked = [len(one.hub.calls) - had for one, (_, had) in zip(stages, before, strict=True)]
+    name, unit = f"{SUBJECT}: idle serve, processor time", "% of a core"
+    yield row(f"{name}: no set, no machine", cpu[0], unit)
+    yield row(f"{name}: {SETS} sets without a runner", cpu[1], unit, "< 1")
+    yield row(f"{name}: no set, {machines} machines on offer", cpu[2], unit)
+    yield row(f"{name}: {SETS} sets with an idle runner each, 1 machine on offer", cpu[3], unit, "< 1")
+    name = f"{SUBJECT}: idle serve, requests to GitHub"
+    yield row(f"{name}: {SETS} sets without a runner", asked[1] / SETS / lasted * 3600, "requests/set/h")
+    yield row(f"{name}: {SETS} sets with an idle runner each", asked[3] / SETS / lasted * 3600, "requests/set/h")
 
 
 def _has_idle(stage: Stage, count: int) -> None:

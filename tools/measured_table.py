@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 README, BENCHMARKS, OPERATING = ROOT / "README.md", ROOT / "docs/benchmarks.md", ROOT / "docs/operating.md"
 RESULTS = ROOT / "bench/results.json"
-AWS, COST, MACHINE = "aws: ", "aws cost: ", "machine: "
+AWS, COST, MACHINE, SETS = "aws: ", "aws cost: ", "machine: ", "scale set: "
 OWN = ("processor time of the control plane", "sequential hops")
 """How the names of rows on AWS end that say what a time consists of, apart from the local engines."""
 
@@ -67,7 +67,8 @@ def tables() -> dict[tuple[Path, str], str]:
         (README, "measured"): _with_targets((asked, by_name[name]) for asked, name in QUESTIONS) + _met(),
         (BENCHMARKS, "machine"): _of_the_machine(),
         (BENCHMARKS, "virtual"): _with_targets(_named(_is_virtual)),
-        (BENCHMARKS, "host"): _with_targets(_named(lambda name: not _is_virtual(name) and not name.startswith(AWS))),
+        (BENCHMARKS, "host"): _with_targets(_named(_is_on_host)),
+        (BENCHMARKS, "sets"): _of_sets(),
         (BENCHMARKS, "aws"): _with_targets(_on_aws()),
         (OPERATING, "costs"): _table(("what", "USD"), [(_cost(row), _shown(row["value"])) for row in costs()]),
     }
@@ -113,6 +114,23 @@ def _of_the_machine() -> str:
     cells = [(row["name"].removeprefix(MACHINE), _measured(row)) for row in rows]
     opening = "Times depend on the machine. All times on this page are from this one:\n\n"
     return opening + _table(("the machine", "measured"), cells) if cells else ""  # results of an earlier version
+
+
+def _of_sets() -> str:
+    """All of their rows: those without a target show which part of a time is Bullpen's."""
+    rows = [(row["name"].removeprefix(SETS), row) for row in _results() if row["name"].startswith(SETS)]
+    opening = (
+        "## Scale sets\n\nThese rows run in real time: a real `bullpen serve`, a real agent for each machine, and the "
+        "GitHub of the tests, which is\n50 ms away. A shell script stands in for GitHub's runner, and listens 0.5 s "
+        "after its start. Requests per job are those for messages\nand runners. Requests that `serve` sends every "
+        "minute, whatever runs, are in the rows of an idle `serve`. Where no runner is registered,\n"
+        "`serve` leaves out the one that it keeps registered for 5 minutes after it begins to listen.\n\n"
+    )
+    return opening + _with_targets(rows) if rows else ""  # results of an earlier version
+
+
+def _is_on_host(name: str) -> bool:
+    return not _is_virtual(name) and not name.startswith((AWS, SETS))
 
 
 def _is_virtual(name: str) -> bool:
