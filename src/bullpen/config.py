@@ -163,7 +163,7 @@ class ScaleSetSettings(Frozen, frozen=True):
     usage_class: Literal["on-demand", "spot"] = "on-demand"  # what its runners are launched as
     runner_group: str = ""  # runner group of an organisation; empty: github.runner-group
     trust_domain: str = ""  # whose used runners it gets; empty: that of github.scope, if it is a repository
-    repositories: tuple[str, ...] = ()  # repositories of an organisation that it serves, or "*" for all of them
+    repositories: tuple[str, ...] = ()  # that it serves, as OWNER/NAME or OWNER/NAME/ID; "*": all of an organisation
     linger: Seconds = 60.0  # an idle runner above min is given back after this; jobs often follow each other
     max_runtime_min: Annotated[int, Meta(ge=1, le=limits.RUNTIME_MINUTES)] = 360  # longest time of a job, in minutes
 

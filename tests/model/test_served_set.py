@@ -48,6 +48,12 @@ def test_any_other_job_is_refused_with_the_set_and_what_to_change(job: SetJob, w
     assert NAME in said
 
 
+def test_a_repository_that_was_created_again_is_told_how_to_be_admitted() -> None:
+    said = KNOWN.refusal(replace(JOB, repository="Octo/Repo", repository_id="12"), RUNNER)
+    assert "it serves the repository with the id 4711, which had this name before" in said
+    assert 'write "Octo/Repo/12" in `repositories` of this set in [github.scale-sets]' in said
+
+
 def test_a_set_for_any_event_serves_pull_requests() -> None:
     job = replace(JOB, event="pull_request", ref="refs/pull/5/merge")
     assert replace(KNOWN, events=SetEvents.ANY).refusal(job, RUNNER) == ""

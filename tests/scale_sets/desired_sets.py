@@ -60,6 +60,16 @@ def at_github(world: World) -> dict[str, RegisteredSet]:
     return {one.spec.name: replace(service.shown(one), statistics=None) for one in service.sets.values()}
 
 
+def hide(world: World, repository: str = "acme/widgets") -> None:
+    """GitHub does not show this repository, as if the App were not installed there."""
+    has_id(world, 0, repository)
+
+
+def has_id(world: World, id: int, repository: str = "acme/widgets") -> None:
+    assert world.memory.hub is not None
+    world.memory.hub.repositories[repository] = id
+
+
 def a_strangers(world: World, name: str = NAME, group: str = "") -> int:
     assert world.memory.hub is not None
     return world.memory.hub.sets.create(ScaleSetSpec(name, group, ("theirs",))).id

@@ -12,7 +12,18 @@ from bullpen.ports import RegisteredSet, ScaleSetSpec
 from bullpen.scale_sets.desired import SetAction
 from bullpen.sim.loop import virtual_run
 from fixtures import Failure, a_world, faults, requests
-from scale_sets.desired_sets import NAME, a_strangers, at_github, desired, failure, github, pass_over, record, settings
+from scale_sets.desired_sets import (
+    NAME,
+    a_strangers,
+    at_github,
+    desired,
+    failure,
+    github,
+    hide,
+    pass_over,
+    record,
+    settings,
+)
 
 # ---- created and found
 
@@ -23,7 +34,8 @@ async def test_a_set_of_the_settings_is_created_and_ready() -> None:
         one, seen = record(world), at_github(world)[NAME]
         assert (one.state, one.ci_id, one.group_id) == (READY, seen.id, 1)
         assert (seen.labels, seen.disable_update) == ((NAME,), True)
-        assert one.rules.repositories == (SetRepository("acme/widgets"),)
+        assert one.rules.repositories == (SetRepository("acme/widgets", 1001),)
+        assert one.rules.trust_domain == "acme/widgets/1001"
 
 
 async def test_a_second_pass_does_nothing_and_asks_github_once() -> None:
@@ -186,6 +198,7 @@ async def test_changed_settings_change_the_rules_of_the_record() -> None:
 
 async def test_ids_of_repositories_that_the_record_knows_are_no_drift() -> None:
     async with github() as world:
+        hide(world)
         await pass_over(world)
         stored = record(world)
         known = replace(stored.rules, repositories=(SetRepository("acme/widgets", 7),))

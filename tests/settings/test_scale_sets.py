@@ -111,6 +111,12 @@ def test_a_set_is_in_the_runner_group_of_the_pool_unless_it_names_one() -> None:
     assert rules(f'{OF_ACME}runner-group = "gpu"', group)["bullpen-medium"].group == "gpu"
 
 
+def test_a_repository_may_be_named_with_its_id() -> None:
+    text = f'{MEDIUM}trust-domain = "acme"\nrepositories = ["acme/widgets/812345678", "acme/gadgets"]'
+    found = rules(text, ORGANISATION)["bullpen-medium"].repositories
+    assert found == (SetRepository("acme/widgets", 812345678), SetRepository("acme/gadgets"))
+
+
 def test_a_star_means_every_repository_of_the_organisation() -> None:
     text = f'{MEDIUM}trust-domain = "acme"\nrepositories = ["*"]'
     assert rules(text, ORGANISATION)["bullpen-medium"].repositories == ()
@@ -216,6 +222,16 @@ MISTAKES: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         f'{MEDIUM}trust-domain = "acme"\nrepositories = ["octo/widgets"]',
         ORGANISATION,
         ("medium.repositories has 'octo/widgets'", "github.scope ('acme')"),
+    ),
+    "an id that is none": (
+        f'{MEDIUM}trust-domain = "acme"\nrepositories = ["acme/widgets/x"]',
+        ORGANISATION,
+        ("medium.repositories has 'acme/widgets/x'", "OWNER/NAME or OWNER/NAME/ID"),
+    ),
+    "a kind of run instead of a repository": (
+        f'{MEDIUM}trust-domain = "acme"\nrepositories = ["acme/widgets/7#pull-request"]',
+        ORGANISATION,
+        ("medium.repositories has 'acme/widgets/7#pull-request'", "OWNER/NAME or OWNER/NAME/ID"),
     ),
     "every repository of one repository": (
         f'{MEDIUM}repositories = ["*"]',

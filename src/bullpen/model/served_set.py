@@ -43,6 +43,13 @@ class ServedSet:
             return f"This runner is registered as {runner} for the scale set {self.name}, not as {job.runner}."
         if self.repositories and not any(_is_same(one, job) for one in self.repositories):
             which = f"{job.repository} (repository id {job.repository_id or 'not known'})"
+            known = [one.id for one in self.repositories if one.name.casefold() == job.repository.casefold()]
+            if known and job.repository_id:
+                return (
+                    f"The scale set {self.name} does not serve {which}: it serves the repository with the id "
+                    f"{known[0]}, which had this name before. If this one may have the same runners, write "
+                    f'"{job.repository}/{job.repository_id}" in `repositories` of this set in [github.scale-sets].'
+                )
             return (
                 f"The scale set {self.name} does not serve {which}. Add it to `repositories` of this set in "
                 "[github.scale-sets], or name another scale set in `runs-on`."

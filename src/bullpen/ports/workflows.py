@@ -51,6 +51,10 @@ class WorkflowJob:
 class Workflows(Protocol):
     """Raise NotFound for an absent or invisible run, PermissionDenied naming the permission."""
 
+    async def repository_id(self, repository: str) -> int:
+        """The id of the repository that has this name at this time. Raise NotFound if none has it, or if the
+        credentials may not see it."""
+
     async def run(self, repository: str, run: str) -> WorkflowRun:
         """How a run stands."""
 
@@ -77,4 +81,4 @@ class NoWorkflows:
     async def run(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise AssertionError(f"this CI has no workflow runs: {args} {kwargs}")
 
-    jobs = deploying = rerun_job = rerun_failed = cancel = run
+    repository_id = jobs = deploying = rerun_job = rerun_failed = cancel = run

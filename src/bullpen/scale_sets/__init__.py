@@ -1,6 +1,7 @@
 """Scale sets: what a workflow names in `runs-on`, kept as the settings ask, and served by the pool's runners.
 
     rules             what the settings say about each set
+    repository_ids    the ids of the repositories that sets name
     desired           sets at the CI and in the records against the settings
     set_writes        the steps of a set, each with its side at the CI
     retirement        the end of a set at the CI, after its last runner

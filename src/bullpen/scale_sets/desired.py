@@ -24,9 +24,10 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError, Conflict, NotFound, Outdated, Refused
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import scale_set as sets
-from bullpen.model.scale_set import RETIRED, ScaleSet, SetRepository, SetRules
+from bullpen.model.scale_set import RETIRED, ScaleSet, SetRules
 from bullpen.model.set_session import HELD, SetSession
 from bullpen.ports import Ports
+from bullpen.scale_sets.repository_ids import RepositoryIds
 from bullpen.scale_sets.retirement import find_in_group, members_of
 from bullpen.scale_sets.rules import rules_of, tables
 from bullpen.scale_sets.set_writes import SetWrites, drift
@@ -90,6 +91,7 @@ class DesiredSets:
         self._waits = waits
         self._writes = SetWrites(ports, settings, by, holds)
         self._stillness = StillSessions()
+        self._ids = RepositoryIds(ports, by)
         self._refused: dict[str, str] = {}  # by set: what differed at the CI when it was corrected last
 
     async def run_once(self) -> SetReport:
@@ -115,7 +117,7 @@ class DesiredSets:
     async def foresee(self, name: str) -> list[SetAction]:
         """What `bring` would do first; nothing is changed. Raise as `bring`."""
         with self._naming(name):
-            step = await self._next(name, *await self._read(name))
+            step = await self._next(name, *await self._read(name), notes=False)
         return [step.action if isinstance(step, SetStep) else step] if step is not None else []
 
     async def bring(self, name: str) -> list[SetAction]:
@@ -145,9 +147,11 @@ class DesiredSets:
                     log.info("scale set", step=step.action.what, name=name, reason=step.action.reason)
             raise Refused(f"it keeps changing while it is corrected: {failure or done[-1].reason}")
 
-    async def _next(self, name: str, one: ScaleSet, session: SetSession | None) -> SetStep | SetAction | None:
+    async def _next(
+        self, name: str, one: ScaleSet, session: SetSession | None, *, notes: bool = True
+    ) -> SetStep | SetAction | None:
         """The next step; or why the set is left as it is, though the settings say otherwise; None if they do not."""
-        rules, veto = self._rules.get(name), self._veto(name, session)
+        rules, veto = await self._desired(name, one, notes=notes), self._veto(name, session)
         step: SetStep | None = None
         if one.state is sets.RETIRING:
             step = await self._of_retiring(one, rules, session)
@@ -158,21 +162,22 @@ class DesiredSets:
             existing = await self._existing(name, rules.group)
             return _step("create set", one, "the settings ask for it", self._writes.want, rules, existing)
         elif rules is not None:
-            fresh = rules.knowing((*await self._seen(rules), *(known for known in one.rules.repositories if known.id)))
-            by_rules = one.rules if veto else fresh
+            by_rules = one.rules if veto else rules
             of_state = self._of_wanted if one.state is sets.WANTED else self._of_ready
-            if (step := await of_state(one, by_rules, session)) is not None or fresh == by_rules:
+            if (step := await of_state(one, by_rules, session)) is not None or rules == by_rules:
                 return step
             return SetAction("leave set", name, f"the settings differ, and {veto} listens to it", is_done=False)
         if step is not None and veto:
             return SetAction("leave set", name, f"{step.action.reason}, and {veto} listens to it", is_done=False)
         return step
 
-    async def _seen(self, rules: SetRules) -> list[SetRepository]:
-        """The repositories of a set that Bullpen has seen, with the id that each had first."""
-        names = [one.name for one in rules.repositories if not one.id]
-        found = await self._ports.records.repositories(names) if names else {}
-        return [SetRepository(one.name, one.ci_id) for one in found.values()]
+    async def _desired(self, name: str, one: ScaleSet, *, notes: bool) -> SetRules | None:
+        """The rules of the settings with the ids of their repositories; None if the settings do not have the set."""
+        if (rules := self._rules.get(name)) is None:
+            return None
+        known = tuple(found for found in one.rules.repositories if found.id)
+        unknown = [found.name for found in rules.knowing(known).repositories if not found.id]
+        return rules.knowing((*await self._ids.known(unknown, notes=notes), *known))
 
     async def _of_wanted(self, one: ScaleSet, rules: SetRules, session: SetSession | None) -> SetStep:
         group = one.rules.group

@@ -3,12 +3,12 @@
 from bullpen.config import ScaleSetSettings, Settings
 from bullpen.model.scale_set import SetEvents, SetRepository, SetRules
 from bullpen.model.ticket import UsageClass
-from bullpen.settings.scale_sets import EVERY, completed
+from bullpen.settings.scale_sets import EVERY, completed, named_repository
 
 
 def rules_of(settings: Settings) -> dict[str, SetRules]:
-    """Every set of the settings by the name that workflows use. Ids of repositories are not known here: `knowing` and
-    `correct` keep those that a record has."""
+    """Every set of the settings by the name that workflows use, with the ids of those repositories that the settings
+    name by id. `knowing` adds the others."""
     return {one.name: _rules(one) for one in completed(settings).values()}
 
 
@@ -28,9 +28,13 @@ def _rules(one: ScaleSetSettings) -> SetRules:
         usage_class=UsageClass(one.usage_class),
         trust_domain=one.trust_domain,
         events=SetEvents(one.events),
-        repositories=() if EVERY in one.repositories else tuple(map(SetRepository, one.repositories)),
+        repositories=() if EVERY in one.repositories else tuple(map(_repository, one.repositories)),
         group=one.runner_group,
         min=one.min,
         max=one.max,
         max_runtime=60.0 * one.max_runtime_min,
     )
+
+
+def _repository(text: str) -> SetRepository:
+    return SetRepository(*named_repository(text))

@@ -9,7 +9,7 @@ from msgspec import structs
 from bullpen.config import ScaleSetSettings, Settings
 from bullpen.model import label
 from bullpen.model.limits import CLASS_NAME_ALLOWED, SET_NAME, TRUST_DOMAIN, TRUST_DOMAIN_ALLOWED
-from bullpen.model.trust import trust_domain
+from bullpen.model.trust import of_repository, trust_domain
 from bullpen.settings.github import covers
 from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import SCALE_SETS
@@ -26,6 +26,13 @@ Completed = Mapping[str, ScaleSetSettings]
 def completed(settings: Settings) -> Completed:
     """Every scale set, by the name of its table, with what it takes from the class, the pool and `[github]`."""
     return {key: _completed(settings, key, one) for key, one in settings.github.scale_sets.items()}
+
+
+def named_repository(text: str) -> tuple[str, int]:
+    """Name and id of an entry of `repositories`. The id is 0 in a bare name, and the name is the text if it is none of
+    a repository."""
+    found = of_repository(text)
+    return (found.name, found.id) if found is not None and not found.kind else (text, 0)
 
 
 def _completed(settings: Settings, key: str, one: ScaleSetSettings) -> ScaleSetSettings:
@@ -113,8 +120,9 @@ def _impossible_reach(settings: Settings, where: str, one: ScaleSetSettings) -> 
     for name in one.repositories:
         if name == EVERY and not _is_repository(settings):
             continue
-        if not covers(scope, name):
-            yield f"{where}.repositories has {shortened(name)}: must be a repository in github.scope ({scope!r})"
+        if not covers(scope, named_repository(name)[0]):
+            allowed = f"must be a repository in github.scope ({scope!r}), OWNER/NAME or OWNER/NAME/ID"
+            yield f"{where}.repositories has {shortened(name)}: {allowed}"
 
 
 def _equal_names(sets: Completed) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -28,6 +28,36 @@ def a_run(github: FakeGithub, *keys: str, environment: str = "") -> Run:
     return github.start_run(
         REPOSITORY, [JobSpec(key, ("4711",), environment=environment) for key in keys or ("build",)]
     )
+
+
+@pytest.mark.real_loop
+async def test_a_repository_has_the_id_of_the_one_that_has_its_name_now(github: FakeGithub) -> None:
+    async with workflows_of(github, scope="acme") as workflows:
+        first = await workflows.repository_id("Acme/Widgets")
+        again = github.add_repository(REPOSITORY)
+        assert await workflows.repository_id(REPOSITORY) == again.id != first
+        with pytest.raises(
+            NotFound, match=r"acme/gadgets does not exist, or the credentials may not see it \(needs the"
+        ):
+            await workflows.repository_id("acme/gadgets")
+        with pytest.raises(NotFound, match="is not a repository of acme"):
+            await workflows.repository_id("octo/widgets")
+
+
+@pytest.mark.parametrize("status", [200, 301, 307])
+async def test_the_name_of_a_repository_that_was_renamed_has_no_id(status: int) -> None:
+    body = {"id": 7, "full_name": "acme/renamed"} if status == 200 else {"message": "Moved Permanently"}
+    async with aclosing(scripted(lambda request: httpx.Response(status, json=body))) as hub:
+        with pytest.raises(NotFound, match="acme/widgets was renamed or moved"):
+            await GithubWorkflows(hub).repository_id(REPOSITORY)
+
+
+@pytest.mark.parametrize("body", [{"id": 0}, {"id": 10**18}, {"id": "x"}, {}, []])
+async def test_an_answer_without_an_id_is_no_answer(body: Any) -> None:
+    body = {"full_name": REPOSITORY, **body} if isinstance(body, dict) else body
+    async with aclosing(scripted(lambda request: httpx.Response(200, json=body))) as hub:
+        with pytest.raises(Unavailable, match="cannot be read"):
+            await GithubWorkflows(hub).repository_id(REPOSITORY)
 
 
 @pytest.mark.real_loop

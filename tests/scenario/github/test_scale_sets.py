@@ -87,3 +87,26 @@ def test_after_a_server_was_killed_the_next_one_serves_the_jobs_that_came_meanwh
         assert place.audit() == []
         place.down()
         assert github.runners() == []
+
+
+def test_a_repository_that_is_created_again_is_refused_without_a_webhook_with_a_sentence_in_its_log(
+    github: FakeGithub,
+) -> None:
+    with a_workplace(github, sets=SET.format(more="min = 1"), has_webhook=False) as place:
+        first = github.start_run("acme/widgets", [a_job("build")])
+        completed(place, first)
+        assert first.conclusion == "success"
+
+        again = github.add_repository("acme/widgets")
+        second = github.start_run("acme/widgets", [a_job("build")])
+        assert second.repository is again
+        completed(place, second)
+        assert second.conclusion == "failure"
+        said = second.job("build").log
+        assert f"it serves the repository with the id {first.repository.id}, which had this name before" in said
+        assert f'write "acme/widgets/{again.id}" in `repositories`' in said
+        place.until(
+            lambda: "job of a scale set refused" in (place.ground / "serve.log").read_text(), "serve reports it"
+        )
+        domains = place.rows("SELECT DISTINCT trust_domain FROM instances WHERE run_id LIKE 'set:%'")
+        assert domains == [(f"acme/widgets/{first.repository.id}",)]

@@ -77,7 +77,7 @@ class Workplace(Site):
 
 
 @contextmanager
-def a_workplace(hub: FakeGithub, *, sets: str = "", **told: str) -> Iterator[Workplace]:
+def a_workplace(hub: FakeGithub, *, sets: str = "", has_webhook: bool = True, **told: str) -> Iterator[Workplace]:
     """Serving until the block ends; then every process of it is ended, each by its pid. `told` as `a_ground` has it,
     `sets` are the tables of scale sets."""
     with lent(MOST) as users:
@@ -86,7 +86,8 @@ def a_workplace(hub: FakeGithub, *, sets: str = "", **told: str) -> Iterator[Wor
             arguments = ("--port", str(port), "--config", str(ground / "bullpen.toml"))
             with a_server(ground / "home", *arguments) as served:
                 place = Workplace(ground=ground, port=port, hub=hub, served=served)
-                hub.webhook(f"{place.url}/v1/github/webhook", SECRET)
+                if has_webhook:
+                    hub.webhook(f"{place.url}/v1/github/webhook", SECRET)
                 try:
                     yield place
                 finally:

@@ -28,6 +28,7 @@ def runners(scope: str, level: str = "write") -> Right:
     return Right("organization_self_hosted_runners", "Self-hosted runners", level, "admin:org", "organisation")
 
 
+READ_METADATA = Right("metadata", "Metadata", "read", "repo")
 READ_RUNS = Right("actions", "Actions", "read", "repo")
 WRITE_RUNS = Right("actions", "Actions", "write", "repo")
 READ_DEPLOYMENTS = Right("deployments", "Deployments", "read", "repo_deployment")

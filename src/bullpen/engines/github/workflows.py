@@ -14,14 +14,17 @@ from typing import Any
 from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.github.answers import GithubAnswer, GithubCall, rows, understood
 from bullpen.engines.github.client import GithubClient
-from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_RUNS, WRITE_RUNS
+from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_METADATA, READ_RUNS, WRITE_RUNS
 from bullpen.errors import Conflict, NotFound, PermissionDenied, Refused
+from bullpen.model.limits import REPOSITORY_ID_DIGITS
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
 from bullpen.settings.github import covers
 
 SPACING = 1.0  # seconds between re-runs: GitHub asks for that of everything that sets off more
 MOVED_ON = ("already running", "current attempt")  # in GitHub's words: not completed, or run again meanwhile
 NO_MORE = ("cannot be retried", "unable to retry", "cannot be re-run")  # too old, too often, or never
+MOVED = (301, 302, 307, 308)  # GitHub knows that the repository has another name now
+LARGEST_ID = 10**REPOSITORY_ID_DIGITS
 ACTIONS = ("github-actions", "github-actions[bot]")
 _JOB = re.compile(r"/actions/runs/([0-9]+)(?:/attempts/[0-9]+)?(?:/job/([0-9]+))?(?:[?#].*)?$")
 _CHECK = re.compile(r"/runs/([0-9]+)(?:[?#].*)?$")  # as older servers link: the check of a job has the job's number
@@ -41,6 +44,20 @@ class GithubWorkflows:
         self._client = client
         self._turn = asyncio.Lock()
         self._last = -SPACING
+
+    async def repository_id(self, repository: str) -> int:
+        call = GithubCall("GET", self._repository(repository), READ_METADATA)
+        answer = await self._client.ask(call, expecting=(404, *MOVED))
+        if answer.status == 404:
+            what = "does not exist, or the credentials may not see it"
+            raise NotFound(f"{repository} {what} (needs the {READ_METADATA})")
+        with understood(call):
+            found = "" if answer.status in MOVED else str(answer.body["full_name"])
+            if found.casefold() == repository.casefold():
+                if 0 < (id := int(answer.body["id"])) < LARGEST_ID:
+                    return id
+                raise ValueError("the id of the repository is out of range")
+        raise NotFound(f"{repository} was renamed or moved{f' to {found:.140}' if found else ''}")
 
     async def run(self, repository: str, run: str) -> WorkflowRun:
         call = GithubCall("GET", self._path(repository, run), READ_RUNS)

@@ -106,6 +106,8 @@ class MemoryGithub:
         self.reruns: list[tuple[str, int, tuple[str, ...]]] = []
         """Every re-run that was accepted: run, the attempt that it repeats, the jobs."""
         self.cancels: list[str] = []
+        self.repositories: dict[str, int] = {}
+        """Ids by case-folded name, 0 of one that is not visible. A name that is not there exists, too."""
         self.denied: set[str] = set()
         """Calls that the credentials do not allow, by name."""
         self.on_event: Callable[[str, str], None] = lambda repository, run: None

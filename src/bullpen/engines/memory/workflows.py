@@ -5,11 +5,20 @@ from bullpen.engines.memory.github import GithubRun, MemoryGithub
 from bullpen.errors import Conflict, NotFound
 from bullpen.ports import WorkflowJob, WorkflowRun
 
+FIRST_REPOSITORY = 1001  # its id
+
 
 class MemoryWorkflows:
     def __init__(self, hub: MemoryGithub, faults: Faults) -> None:
         self._hub = hub
         self._faults = faults
+
+    @request("workflows.repository_id")
+    def repository_id(self, repository: str) -> int:
+        ids = self._hub.repositories
+        if not (found := ids.setdefault(repository.casefold(), FIRST_REPOSITORY + len(ids))):
+            raise NotFound(f"{repository} does not exist, or the token may not see it")
+        return found
 
     @request("workflows.run")
     def run(self, repository: str, run: str) -> WorkflowRun:

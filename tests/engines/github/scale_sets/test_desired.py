@@ -52,6 +52,23 @@ async def test_a_set_is_made_moved_and_deleted(github: FakeGithub) -> None:
     assert shown(github) == []
 
 
+def repositories_of(memory: Memory) -> dict[str, int]:
+    (one,) = memory.tables.scale_sets.values()
+    return {found.name: found.id for found in one.rules.repositories}
+
+
+async def test_a_set_has_the_ids_of_its_repositories_also_after_one_was_created_again(github: FakeGithub) -> None:
+    memory, first = Memory(), github.add_repository("acme/gadgets")
+    settings = with_set(github, {**OF_ACME, "repositories": ("acme/gadgets", "acme/absent")})
+    assert (await pass_over(settings, memory)).failures == {}
+    assert repositories_of(memory) == {"acme/gadgets": first.id, "acme/absent": 0}
+    github.add_repository("acme/gadgets")
+    github.add_repository("acme/absent")
+    assert (await pass_over(settings, memory)).failures == {}
+    assert repositories_of(memory)["acme/gadgets"] == first.id
+    assert repositories_of(memory)["acme/absent"] > first.id
+
+
 async def test_a_group_that_does_not_exist_is_named_with_its_setting(github: FakeGithub) -> None:
     report = await pass_over(with_set(github, {**OF_ACME, "runner_group": "closed"}), Memory())
     error = report.failures["bullpen-medium"]
