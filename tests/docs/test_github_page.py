@@ -42,7 +42,7 @@ SPEAKERS = (
     "agent/github/*.py",
     "server/routes/*.py",
     "action/*.py",
-    "cli/doctor_sets.py",
+    "cli/doctor_*.py",
     "settings/*.py",
     "re*/*.py",
     "provision/*.py",

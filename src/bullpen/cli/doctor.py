@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import click
 
 from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine, check_python, check_work_dir
+from bullpen.cli.doctor_repositories import check_set_repositories
 from bullpen.cli.doctor_sets import check_set_settings, check_sets
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, arrow, print_json, say
@@ -90,7 +91,7 @@ def _examine_pool(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
 
     async def look(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[Status, list[Finding]]:
         found = await status(ports, settings)
-        return found, await check_sets(ports, settings, found.sets)
+        return found, await _of_sets(ports, settings, found)
 
     try:
         found, of_sets = given.perform(settings, look)
@@ -100,6 +101,11 @@ def _examine_pool(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
     yield _counts(found)
     yield from of_sets
     yield from check_leftovers(given.directory, found)
+
+
+async def _of_sets(ports: Ports, settings: Settings, found: Status) -> list[Finding]:
+    of_repositories = await check_set_repositories(ports, settings)
+    return [*of_repositories, *await check_sets(ports, settings, found.sets)]
 
 
 def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
@@ -112,7 +118,7 @@ def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
             return findings
         try:
             found = await status(ports, settings)
-            return [*findings, _counts(found), *await check_sets(ports, settings, found.sets)]
+            return [*findings, _counts(found), *await _of_sets(ports, settings, found)]
         except BullpenError as exc:
             return [*findings, Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")]
 

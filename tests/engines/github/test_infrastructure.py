@@ -240,6 +240,15 @@ async def test_a_group_that_is_closed_to_a_repository_of_its_scale_set_is_found(
     assert (await of_sets(github, runner_group="builders", repositories=("acme/gadgets",))).health is Health.OK
 
 
+async def test_a_group_for_private_repositories_that_has_a_public_one_in_its_scale_set_is_found(
+    github: FakeGithub,
+) -> None:
+    github.add_repository("acme/website", private=False)
+    found = await of_sets(github, repositories=("acme/widgets", "acme/website/77"))
+    assert found.health is Health.FAILED
+    assert "is closed to public repositories, and acme/website is public" in found.found
+
+
 async def test_what_cannot_be_asked_about_a_group_is_not_reported(github: FakeGithub) -> None:
     github.add_group("acme", "builders", ["acme/gone"])
     github.fail("GET */runner-groups/*/repositories*", 403, times=None)

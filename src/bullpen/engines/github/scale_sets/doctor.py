@@ -7,11 +7,11 @@ from typing import Any
 from bullpen.config import ScaleSetSettings, Settings
 from bullpen.engines.github.answers import GithubCall
 from bullpen.engines.github.client import GithubClient
-from bullpen.engines.github.permissions import runners
+from bullpen.engines.github.permissions import READ_METADATA, runners
 from bullpen.engines.github.scale_sets.port import GithubScaleSets
 from bullpen.errors import BullpenError
 from bullpen.ports.health import Found, Health
-from bullpen.settings.scale_sets import EVERY, completed
+from bullpen.settings.scale_sets import EVERY, completed, named_repository
 
 OPEN_TO_SELECTED = "selected"  # visibility of a group
 
@@ -42,10 +42,14 @@ class SetChecks:
             groups = await self._listed("", "runner_groups")
             for key, one in self._sets.items():
                 group = next(group for group in groups if _is_group(group, one.runner_group))
+                where = f"{self._setting(key)}: the group {group['name']!r} is closed to"
                 missing = await self._missing(group, one) if group["visibility"] == OPEN_TO_SELECTED else []
                 if missing:
-                    text = f"{self._setting(key)}: the group {group['name']!r} is closed to {', '.join(missing)}"
+                    text = f"{where} {', '.join(missing)}"
                     return Health.FAILED, text, "Admit them in the organisation's settings of this runner group."
+                if public := await self._public(group, one):
+                    text = f"{where} public repositories, and {', '.join(public)} is public"
+                    return Health.FAILED, text, "Allow public repositories there only if you trust all who may fork."
         except (BullpenError, LookupError, TypeError, ValueError, AttributeError, StopIteration):
             return None
         return None
@@ -53,7 +57,19 @@ class SetChecks:
     async def _missing(self, group: Mapping[str, Any], one: ScaleSetSettings) -> list[str]:
         repositories = await self._listed(f"/{int(group['id'])}/repositories", "repositories")
         admitted = {str(found["full_name"]).casefold() for found in repositories}
-        return [name for name in one.repositories if name != EVERY and name.casefold() not in admitted]
+        return [name for name in _named(one) if name.casefold() not in admitted]
+
+    async def _public(self, group: Mapping[str, Any], one: ScaleSetSettings) -> list[str]:
+        """The repositories that a group for private ones does not admit. One that is not visible is no finding here."""
+        if group["allows_public_repositories"] is not False:
+            return []
+        found = []
+        for name in _named(one):
+            call = GithubCall("GET", f"/repos/{name}", READ_METADATA)
+            answer = await self._client.ask(call, expecting=(301, 302, 307, 308, 403, 404))
+            if answer.status == 200 and answer.body["private"] is False:
+                found.append(name)
+        return found
 
     async def _listed(self, path: str, key: str) -> list[dict[str, Any]]:
         right = runners(self._client.settings.scope, "read")
@@ -62,6 +78,11 @@ class SetChecks:
 
     def _setting(self, key: str) -> str:
         return f"github.scale-sets.{key}.runner-group" if self._own_groups[key] else "github.runner-group"
+
+
+def _named(one: ScaleSetSettings) -> list[str]:
+    """The names of a set's repositories, each once."""
+    return [*dict.fromkeys(named_repository(text)[0] for text in one.repositories if text != EVERY)]
 
 
 def _is_group(group: Mapping[str, Any], name: str) -> bool:
