@@ -187,7 +187,7 @@ class Github(Frozen, frozen=True):
     runner_sha256: str = ""  # SHA-256 of that archive, so that no unknown program is executed
     token_rotation: Seconds = 1800.0  # a registration token with less time left is replaced; GitHub's last for an hour
     drift_margin: Seconds = 259200.0  # a runner is retired this long before GitHub refuses its version: three days
-    poll: Seconds = 60.0  # interval of polling a run whose end no webhook has reported
+    poll: Seconds = 60.0  # interval of polling a run whose end no webhook has reported, and queued jobs of scale sets
     rescue: tuple[str, ...] = ()  # repositories, or "*", whose lost jobs are re-run; their owner must agree to that
     rescue_attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # largest number of re-runs of one run for lost jobs
     oidc_issuer: str = ""  # issuer of the jobs' OIDC tokens; empty: derived from url

@@ -117,8 +117,10 @@ def test_without_a_registered_runner_re_runs_are_noticed_late() -> None:
     assert "set re-runs" not in of_settings("a", min=1)
 
 
-def test_in_an_organisation_without_a_webhook_re_runs_are_not_noticed() -> None:
-    of_acme: dict[str, Any] = {"trust_domain": "acme", "repositories": ("acme/widgets",)}
+def test_without_a_webhook_re_runs_are_not_noticed_by_a_set_for_all_repositories() -> None:
+    named: dict[str, Any] = {"trust_domain": "acme", "repositories": ("acme/widgets",)}
+    assert of_settings("a", github={"scope": "acme"}, **named)["set re-runs"].health is Health.OK
+    of_acme: dict[str, Any] = {"trust_domain": "acme", "repositories": ("*",)}
     found = of_settings("a", github={"scope": "acme"}, **of_acme)["set re-runs"]
     assert (found.health, "webhook" in found.remedy) == (Health.WARNING, True)
     heard = of_settings("a", github={"scope": "acme", "webhook_secret": "s"}, **of_acme)

@@ -324,6 +324,7 @@ async def test_a_member_whose_job_goes_on_after_its_completion_was_reported_is_l
 
 async def test_a_lost_job_that_is_run_again_gets_a_runner_of_a_set_that_keeps_none() -> None:
     async with a_set_world(settings_of(rescue=(REPOSITORY,))) as world:
+        hub_of(world).denied.add("waiting_jobs")  # no list shows it
         serve(world)
         run, _ = await a_lost_job(world)
         await until_run_again(world, run)
@@ -335,6 +336,7 @@ async def test_a_lost_job_that_is_run_again_gets_a_runner_of_a_set_that_keeps_no
 
 async def test_a_rerun_that_a_webhook_shows_gets_a_runner_of_a_set_that_keeps_none() -> None:
     async with a_set_world() as world:
+        hub_of(world).denied.add("waiting_jobs")  # no list shows it
         service, run = await a_completed_run(world)
         hub_of(world).rerun(hub_of(world).runs[run], ("job-0",))
         service.sets.note_queued(SET)

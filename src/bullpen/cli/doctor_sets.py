@@ -9,7 +9,7 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.inventory import SetView
 from bullpen.model import scale_set
-from bullpen.model.scale_set import ABSENT, RETIRED, RETIRING, ScaleSet
+from bullpen.model.scale_set import ABSENT, RETIRED, RETIRING, ScaleSet, SetRules
 from bullpen.ports import Ports, RegisteredSet
 from bullpen.ports.health import Finding, Health
 from bullpen.scale_sets.retirement import find_in_group
@@ -38,7 +38,7 @@ def check_set_settings(settings: Settings) -> Iterator[Finding]:
     if short:
         remedy = "Jobs beyond the cap wait. Lower max of the sets, or raise the cap."
         yield Finding("set sizes", Health.WARNING, f"the sum of max is {'; '.join(short)}", remedy)
-    if idle := [name for name, one in rules.items() if one.min == 0]:
+    if idle := {name: one for name, one in rules.items() if one.min == 0}:
         yield _reruns(settings, idle)
 
 
@@ -48,11 +48,14 @@ def _cap(settings: Settings, name: str) -> tuple[str, int]:
     return "limits.max-instances", settings.limits.max_instances
 
 
-def _reruns(settings: Settings, names: Sequence[str]) -> Finding:
-    found = f"min is 0 for {', '.join(names)}: GitHub does not announce a re-run to a set without a registered runner"
-    if "/" in settings.github.scope or settings.github.webhook_secret:
+def _reruns(settings: Settings, idle: Mapping[str, SetRules]) -> Finding:
+    # The repositories of a set for all of them are not listed: there are too many.
+    unseen = [] if settings.github.webhook_secret else [name for name, one in idle.items() if not one.repositories]
+    names = ", ".join(unseen or idle)
+    found = f"min is 0 for {names}: GitHub does not announce a re-run to a set without a registered runner"
+    if not unseen:
         return Finding("set re-runs", Health.OK, f"{found}, so it starts later than a push")
-    remedy = "Set github.webhook-secret and a webhook, or min = 1 where re-runs matter."
+    remedy = "Set github.webhook-secret and a webhook, name the repositories, or set min = 1 where re-runs matter."
     return Finding("set re-runs", Health.WARNING, f"{found}, and no webhook shows it", remedy)
 
 

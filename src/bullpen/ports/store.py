@@ -124,7 +124,7 @@ class Signals(Protocol):
 
 
 class Observations(Protocol):
-    """What refresh saw before, so that a list that merely lags ends no machine."""
+    """What processes saw before: so that a list that merely lags ends no machine, and one tells another what it saw."""
 
     async def observe(
         self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True

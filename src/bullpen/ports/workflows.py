@@ -61,6 +61,10 @@ class Workflows(Protocol):
     async def jobs(self, repository: str, run: str, attempt: int) -> list[WorkflowJob]:
         """Every job of an attempt."""
 
+    async def waiting_jobs(self, repository: str, runs: int) -> list[WorkflowJob]:
+        """Jobs that wait for a runner and for nothing else, in at most so many runs of a repository: those that were
+        run again come first. Raise NotFound for a repository that is not visible."""
+
     async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
         """Ids of those jobs that have an environment: they must never be repeated by a machine."""
 
@@ -81,4 +85,4 @@ class NoWorkflows:
     async def run(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise AssertionError(f"this CI has no workflow runs: {args} {kwargs}")
 
-    repository_id = jobs = deploying = rerun_job = rerun_failed = cancel = run
+    repository_id = jobs = waiting_jobs = deploying = rerun_job = rerun_failed = cancel = run

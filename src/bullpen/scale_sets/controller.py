@@ -12,6 +12,7 @@ from bullpen.model.scale_set import WANTED, ScaleSet
 from bullpen.ports import Ports
 from bullpen.scale_sets.desired import DesiredSets
 from bullpen.scale_sets.holder import SetHolder, is_served
+from bullpen.scale_sets.queued_hints import QueuedHints
 from bullpen.scale_sets.queued_labels import QueuedLabels
 from bullpen.scale_sets.rules import lingers
 from bullpen.scale_sets.session import StandBy
@@ -48,6 +49,7 @@ class ScaleSetController:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._not_before: dict[str, float] = {}
         self._queued = QueuedLabels()
+        self._hints = QueuedHints(ports)
         self._names: frozenset[str] = frozenset()  # of the sets, without regard to case
         self._is_stopping = False
 
@@ -81,7 +83,7 @@ class ScaleSetController:
         for name, holder in self._holders.items():
             if name in served and served[name] != holder.scale_set:
                 holder.adopt(served[name], self._linger(name))
-        self._heed_queued([name for name, one in found.items() if one.may_have_runners])
+        await self._heed_queued([name for name, one in found.items() if one.may_have_runners])
         free = {name: one for name, one in served.items() if name not in self._holders}
         if free:
             await self._take(free)
@@ -110,14 +112,20 @@ class ScaleSetController:
     def _rounds(self) -> dict[str, str]:
         return {name: holder.record.stored.round for name, holder in self._holders.items()}
 
-    def _heed_queued(self, known: Collection[str]) -> None:
-        """Pass on what was noted about queued jobs. `known` are the names of all sets."""
+    async def _heed_queued(self, known: Collection[str]) -> None:
+        """Pass on what was noted about queued jobs: to the holders of this process, and to those of others. `known` are
+        the names of all sets."""
         self._names = frozenset(name.casefold() for name in known)
         time = asyncio.get_running_loop().time()
         for label in self._queued.mistaken(known):
             log.error("job asks for a label that no scale set has", label=label, sets=", ".join(sorted(known)))
         for name, at in self._queued.take(self._holders, known, time).items():
             self._holders[name].supplier.note_queued(at)
+        await self._hints.send(self._queued.left())
+        for name, holder in list(self._holders.items()):
+            is_needed = not holder.scale_set.rules.min  # otherwise a runner is registered anyway
+            if is_needed and (told := await self._hints.receive(name)) is not None:
+                holder.supplier.note_queued(told)
 
     def _linger(self, name: str) -> float:
         return self._lingers.get(name, 0.0)  # a set that retires keeps no runner
@@ -139,6 +147,7 @@ class ScaleSetController:
                 record,
                 linger=self._linger(name),
                 on_missing=self._on_missing,
+                on_queued=self.note_queued,
             )
             self._tasks[name] = asyncio.get_running_loop().create_task(holder.run())
 

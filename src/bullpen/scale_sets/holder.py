@@ -9,6 +9,8 @@ from bullpen.errors import BullpenError, Outdated
 from bullpen.model.scale_set import READY, RETIRING, ScaleSet
 from bullpen.ports import Ports
 from bullpen.scale_sets.listener import SetListener
+from bullpen.scale_sets.members import MemberState
+from bullpen.scale_sets.queued_runs import QueuedRuns
 from bullpen.scale_sets.session import SessionLost, SessionRecord
 from bullpen.scale_sets.supplier import Supplier
 from bullpen.structured_log import get_logger
@@ -26,12 +28,14 @@ class SetHolder:
         *,
         linger: float,
         on_missing: Callable[[], None],
+        on_queued: Callable[[str], object],
     ) -> None:
         self._ports = ports
         self._lease = settings.timings.lease
         self.record = record
         self.listener = SetListener(ports, scale_set, record, self._wake)
         self.supplier = Supplier(ports, settings, self.listener, linger, on_missing)
+        self._queued = QueuedRuns(ports, lambda: self.scale_set, self._is_bare, on_queued, settings.github.poll)
 
     @property
     def scale_set(self) -> ScaleSet:
@@ -47,9 +51,8 @@ class SetHolder:
     async def run(self) -> None:
         """Hold the set until it is cancelled, lost or missing, or the CI does not answer; then give it up."""
         loop = asyncio.get_running_loop()
-        work = [
-            loop.create_task(work) for work in (self.listener.run(), self.supplier.run(), self.record.keep(self._lease))
-        ]
+        duties = (self.listener.run(), self.supplier.run(), self.record.keep(self._lease), self._queued.run())
+        work = [loop.create_task(duty) for duty in duties]
         ended = asyncio.Event()
         for task in work:
             task.add_done_callback(lambda _: ended.set())
@@ -81,6 +84,13 @@ class SetHolder:
         log.error("scale set was deleted at the CI", set=self.scale_set.name, id=self.scale_set.ci_id)
         with suppress(BullpenError):
             await self.supplier.recall_idle("its scale set was deleted")
+
+    def _is_bare(self) -> bool:
+        """Whether the set has no registered runner, and gets none: then the CI may not announce every job."""
+        made = self.supplier.plan
+        is_quiet = made is not None and not made.is_frozen and not made.claims
+        has_none = all(one.state is MemberState.CLEANING for one in self.supplier.members)
+        return self.scale_set.state is READY and is_quiet and has_none
 
     def _wake(self) -> None:
         self.supplier.wake()

@@ -1,4 +1,4 @@
-"""Labels of queued jobs, as webhooks and the rescue of lost jobs show them: a hint, in memory.
+"""Labels of queued jobs, as webhooks, lists and the rescue of lost jobs show them: a hint, in memory.
 
 GitHub announces jobs to the session of their set. It does not announce a re-run of a completed run to a set without a
 registered runner, but any runner that registers gets the job. So a set whose label a queued job names gets one runner,
@@ -35,6 +35,10 @@ class QueuedLabels:
         found = {names[label.casefold()]: at for label, at in self._noted.items() if label.casefold() in names}
         self._noted = {name: at for name, at in found.items() if name not in held and time - at < REMEMBERED}
         return {name: at for name, at in found.items() if name in held}
+
+    def left(self) -> Mapping[str, float]:
+        """The sets that this process does not hold and for which jobs were queued, and when. Call it after `take`."""
+        return self._noted
 
     def mistaken(self, known: Collection[str]) -> list[str]:
         """Noted labels that look like the name of a set, and are none; each once, and none where there are no sets.

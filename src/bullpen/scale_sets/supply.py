@@ -11,8 +11,8 @@ Four things may make the CI's numbers wrong for long, and none may cost a machin
   that idled longest register again, and one more member is claimed.
 - *A phantom*: after an incident the CI counts jobs that do not exist. What waits for ten minutes beside idle members
   counts as phantom. It never exceeds what waits, and one old job that starts ends it. One member stays as a probe.
-- *Silence*: a re-run is not announced to a set without a runner. If a webhook shows a queued job, and none begins, one
-  member waits for it.
+- *Silence*: a re-run is not announced to a set without a runner. If a webhook or a list shows a queued job, and none
+  begins, one member waits for it.
 - *An outage*: without an answer of the CI nothing is claimed, withdrawn or launched.
 """
 
@@ -40,7 +40,7 @@ RENEWED_BELOW = 300.0  # seconds of that margin that may be left
 
 @dataclass(frozen=True, slots=True)
 class QueuedHint:
-    """A webhook, or the rescue of a lost job, showed a job of the set that waits."""
+    """A webhook, a list, or the rescue of a lost job, showed a job of the set that waits."""
 
     since: float  # when it was first shown
     at: float  # when it was last shown

@@ -82,6 +82,49 @@ async def test_a_run_is_seen_as_it_stands(github: FakeGithub) -> None:
 
 
 @pytest.mark.real_loop
+async def test_the_jobs_that_wait_are_listed_of_some_runs_those_that_were_run_again_first(github: FakeGithub) -> None:
+    again = a_run(github, "again", "done")
+    for key in ("again", "done"):
+        github.hosted(again, key, "failure" if key == "again" else "success")
+    github.rerun(again, "again")
+    for _ in range(3):
+        a_run(github, "fresh")
+    a_run(github, "ended")
+    github.hosted(github.start_run(REPOSITORY, [JobSpec("over", ("4711",))]), "over")
+    async with workflows_of(github) as workflows:
+        found = await workflows.waiting_jobs(REPOSITORY, 2)
+        assert [(job.name, job.attempt) for job in found] in (
+            [("again", 2), ("fresh", 1)],
+            [("again", 2), ("ended", 1)],
+        )
+        assert found[0].labels == ("4711",)
+        names = sorted(job.name for job in await workflows.waiting_jobs(REPOSITORY, 10))
+        assert names == ["again", "ended", "fresh", "fresh", "fresh"]
+        github.fail("GET */actions/runs?*", 404)
+        with pytest.raises(NotFound, match="acme/widgets does not exist, or the credentials may not see it"):
+            await workflows.waiting_jobs(REPOSITORY, 10)
+
+
+async def test_a_job_that_waits_for_more_than_a_runner_is_not_listed_and_the_requests_are_bounded() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if request.url.path.endswith("/actions/runs"):
+            first = 1 if request.url.params["status"] == "queued" else 101
+            runs = [{"id": n, "run_attempt": 1} for n in range(first, first + 100)]
+            return httpx.Response(200, json={"total_count": 500, "workflow_runs": runs})
+        made: dict[str, Any] = {"id": 7, "runner_name": None, "labels": ["x"], "started_at": None, "completed_at": None}
+        made |= {"name": "deploy", "conclusion": None, "run_attempt": 1}
+        jobs = [{**made, "status": status} for status in ("waiting", "pending", "in_progress")]
+        return httpx.Response(200, json={"total_count": 3, "jobs": jobs})
+
+    async with aclosing(scripted(answer)) as hub:
+        assert await GithubWorkflows(hub).waiting_jobs(REPOSITORY, 10) == []
+    assert len(asked) == 12
+
+
+@pytest.mark.real_loop
 async def test_every_job_of_an_attempt_is_seen(github: FakeGithub) -> None:
     run = a_run(github, "waits", "runs", *(f"done-{n}" for n in range(120)))
     github.add_runner(REPOSITORY, "bullpen.i-1.aaaaaaaa", ["4711"])

@@ -14,7 +14,7 @@ from typing import Any
 from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.github.answers import GithubAnswer, GithubCall, rows, understood
 from bullpen.engines.github.client import GithubClient
-from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_METADATA, READ_RUNS, WRITE_RUNS
+from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_METADATA, READ_RUNS, WRITE_RUNS, Right
 from bullpen.errors import Conflict, NotFound, PermissionDenied, Refused
 from bullpen.model.limits import REPOSITORY_ID_DIGITS
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
@@ -24,6 +24,8 @@ SPACING = 1.0  # seconds between re-runs: GitHub asks for that of everything tha
 MOVED_ON = ("already running", "current attempt")  # in GitHub's words: not completed, or run again meanwhile
 NO_MORE = ("cannot be retried", "unable to retry", "cannot be re-run")  # too old, too often, or never
 MOVED = (301, 302, 307, 308)  # GitHub knows that the repository has another name now
+QUEUED = "queued"  # of a run or a job: one that waits for an approval, or for another run, has another status
+UNFINISHED = (QUEUED, "in_progress")
 LARGEST_ID = 10**REPOSITORY_ID_DIGITS
 ACTIONS = ("github-actions", "github-actions[bot]")
 _JOB = re.compile(r"/actions/runs/([0-9]+)(?:/attempts/[0-9]+)?(?:/job/([0-9]+))?(?:[?#].*)?$")
@@ -49,8 +51,7 @@ class GithubWorkflows:
         call = GithubCall("GET", self._repository(repository), READ_METADATA)
         answer = await self._client.ask(call, expecting=(404, *MOVED))
         if answer.status == 404:
-            what = "does not exist, or the credentials may not see it"
-            raise NotFound(f"{repository} {what} (needs the {READ_METADATA})")
+            raise _invisible(repository, READ_METADATA)
         with understood(call):
             found = "" if answer.status in MOVED else str(answer.body["full_name"])
             if found.casefold() == repository.casefold():
@@ -82,6 +83,28 @@ class GithubWorkflows:
             raise _missing(repository, run)
         with understood(call):
             return [_job(one, attempt) for one in found]
+
+    async def waiting_jobs(self, repository: str, runs: int) -> list[WorkflowJob]:
+        found: dict[int, int] = {}  # the current attempt of each run
+        for status in UNFINISHED:
+            call = GithubCall("GET", f"{self._repository(repository)}/actions/runs", READ_RUNS)
+            query = {"status": status, "per_page": "100"}
+            answer = await self._client.ask(call, query=query, expecting=(404, *MOVED), remembers=True)
+            if answer.status >= 300:
+                raise _invisible(repository, READ_RUNS)
+            with understood(call):
+                listed = rows(answer.body, "workflow_runs")
+                found |= {int(one["id"]): int(one.get("run_attempt") or 1) for one in listed}
+        again_first = sorted(found, key=lambda id: found[id] == 1)
+        jobs: list[WorkflowJob] = []
+        for id in again_first[:runs]:
+            call = GithubCall("GET", f"{self._path(repository, str(id))}/attempts/{found[id]}/jobs", READ_RUNS)
+            answer = await self._client.ask(call, query={"per_page": "100"}, expecting=(404,), remembers=True)
+            if answer.status == 404:  # it is gone
+                continue
+            with understood(call):
+                jobs += [_job(one, found[id]) for one in rows(answer.body, "jobs") if one["status"] == QUEUED]
+        return [job for job in jobs if job.waits]
 
     async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
         """Those that have an environment, or may have one."""
@@ -170,6 +193,10 @@ def _missing(repository: str, run: str) -> NotFound:
     return NotFound(
         f"run {run:.40} of {repository:.140} does not exist, or the credentials may not see it (needs the {READ_RUNS})"
     )
+
+
+def _invisible(repository: str, right: Right) -> NotFound:
+    return NotFound(f"{repository:.140} does not exist, or the credentials may not see it (needs the {right})")
 
 
 def _job(one: Mapping[str, Any], attempt: int) -> WorkflowJob:

@@ -29,6 +29,14 @@ class MemoryWorkflows:
         attempts = self._hub.seen(repository, run)[1]
         return attempts[attempt - 1] if attempt <= len(attempts) else []
 
+    @request("workflows.waiting_jobs")
+    def waiting_jobs(self, repository: str, runs: int) -> list[WorkflowJob]:
+        self._hub.allows("waiting_jobs")
+        own = [run for run in self._hub.runs.values() if run.repository.casefold() == repository.casefold()]
+        found = [self._hub.seen(repository, run.id) for run in own]
+        unfinished = sorted((one for one in found if not one[0].completed), key=lambda one: one[0].attempt == 1)
+        return [job for _, attempts in unfinished[:runs] for job in attempts[-1] if job.waits]
+
     @request("workflows.deploying")
     def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
         self._hub.allows("deploying")
