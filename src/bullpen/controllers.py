@@ -206,6 +206,7 @@ class Service:
         self._settings = settings
         self._liveness.adopt(settings)
         self.runs.adopt(settings)
+        self.sets.adopt(settings)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run every loop until `stop`; returns when all have ended."""

@@ -2,13 +2,29 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
+from bullpen.config import Github, Liveness
+from bullpen.controllers import Service
 from bullpen.model.instance import IDLE, TERMINATED
-from bullpen.ports import ScaleSetSpec
+from bullpen.model.set_session import FREE
+from bullpen.ports import Ports, ScaleSetSpec
 from bullpen.sim.agent import Temper
 from fixtures import machines, records, with_pool
-from scale_sets.fixtures import SET, a_set_world, hub_of, members, push, serve, session, set_of, settings_of, until_done
+from scale_sets.fixtures import (
+    REPOSITORY,
+    SET,
+    a_set_world,
+    hub_of,
+    members,
+    push,
+    serve,
+    session,
+    set_of,
+    settings_of,
+    until_done,
+)
 
 
 async def test_a_job_gets_a_warm_runner_at_once_and_the_runner_goes_back() -> None:
@@ -100,3 +116,32 @@ async def test_members_of_another_trust_domain_than_the_set_has_now_are_withdraw
         serve(world, "web-2")
         await asyncio.sleep(300)
         assert [one.trust_domain for one in members(world)] == ["acme/other"]
+
+
+async def test_without_heartbeats_a_set_that_left_the_settings_is_given_up_and_no_runner_is_taken_for_free(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with a_set_world() as world:
+        without = msgspec.structs.replace(world.settings, github=Github(scope=REPOSITORY, token="t"))
+        made: list[Service] = []
+
+        async def main(ports: Ports) -> None:
+            made.append(Service(ports, without, process="web-1"))
+            await made[0].run(asyncio.Event())
+
+        run = push(world, lasts=3600.0)
+        first = serve(world)
+        await asyncio.sleep(120)
+        first.kill()
+        world.agents["web-2"], _ = world.start("web-2", main)
+        await asyncio.sleep(120)  # the set retires, and its runner has a job
+        assert list(made[0].sets.held) == [SET]
+        made[0].adopt(msgspec.structs.replace(without, liveness=Liveness(tracking=False)))
+        await asyncio.sleep(5)
+        assert session(world).state is FREE
+        await asyncio.sleep(300)
+        assert (session(world).state, made[0].sets.held) == (FREE, {})
+        assert [one.run_id for one in members(world)] == [f"set:{SET}"]
+        assert len([one for one in caplog.records if "not served without heartbeats" in one.getMessage()]) == 1
+        await until_done(world, run)
+        assert hub_of(world).runs[run].shown().conclusion == "success"

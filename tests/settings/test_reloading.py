@@ -245,6 +245,28 @@ async def test_a_running_server_sweeps_with_the_new_values(tmp_path: Path) -> No
     await running
 
 
+def test_heartbeats_cannot_be_switched_off_while_scale_sets_are_served(
+    tmp_path: Path, logged: pytest.LogCaptureFixture
+) -> None:
+    served = """
+[engines]
+ci = "github"
+[github]
+scope = "acme/widgets"
+token = "t"
+scale-sets.small = { events = "trusted" }
+[agent]
+serve-url = "https://serve.example"
+"""
+    desk = Desk(tmp_path, served)
+    for text in (f"{served}[liveness]\ntracking = false\n", "[liveness]\ntracking = false\n"):
+        desk.write(text)
+        desk.looks()
+        assert desk.rules.tracking
+        assert desk.adopted == []
+        assert "liveness.tracking (false) must be true with scale sets" in desk.reloader.refused
+
+
 async def test_a_sweep_ends_with_the_values_with_which_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(Memory().ports(), Settings())
     liveness = service._liveness

@@ -52,6 +52,8 @@ class ScaleSetController:
         self._hints = QueuedHints(ports)
         self._names: frozenset[str] = frozenset()  # of the sets, without regard to case
         self._is_stopping = False
+        self._tracks = settings.liveness.tracking
+        self._unheard: set[str] = set()  # sets that are reported
 
     @property
     def held(self) -> Mapping[str, SetHolder]:
@@ -77,7 +79,7 @@ class ScaleSetController:
             self._compare_at = time + RECONCILED
             await self._compare()
             found = await self._ports.records.scale_sets()
-        served = {name: one for name, one in found.items() if is_served(one)}
+        served = {name: one for name, one in found.items() if is_served(one) and self._hears(name)}
         for name in [name for name in self._holders if name not in served]:
             self._tasks[name].cancel()
         for name, holder in self._holders.items():
@@ -87,6 +89,23 @@ class ScaleSetController:
         free = {name: one for name, one in served.items() if name not in self._holders}
         if free:
             await self._take(free)
+
+    def adopt(self, settings: Settings) -> None:
+        """Use these `liveness.*` from now on: only whether heartbeats are recorded matters here."""
+        self._tracks = settings.liveness.tracking
+        self._unheard.clear()
+        if not self._tracks:  # at once: in a moment every runner of theirs looks silent
+            for task in self._tasks.values():
+                task.cancel()
+
+    def _hears(self, name: str) -> bool:
+        """Whether heartbeats say what the runners of a set do. The settings allow no set without them, but a set that
+        left the settings may still have runners: none of them is taken for free, and each job has its whole time."""
+        if not self._tracks and name not in self._unheard:
+            self._unheard.add(name)
+            remedy = "Set liveness.tracking = true until the set is retired."
+            log.error("scale set is not served without heartbeats", set=name, remedy=remedy)
+        return self._tracks
 
     async def stop(self) -> None:
         """Give up every set, so that another process can take it at once."""
