@@ -5,7 +5,7 @@ many jobs there are is never counted here: messages get lost, doubled and late.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -85,6 +85,16 @@ class JobBoard:
             return f"{_named(job)} was taken back without a runner, {times} of {LAPSES} times: {reason}"
         del self._lapses[key]
         return f"{_named(job)} was taken back {LAPSES} times, and is not announced again: {reason}"
+
+
+def leaves_waiting(jobs: Iterable[JobMessage]) -> bool:
+    """Whether these entries of one message assign a job that still waits. Messages gather: the start and the end of
+    a short job come with its assignment."""
+    kinds: dict[str, set[JobMessageKind]] = {}
+    for job in jobs:
+        kinds.setdefault(job.job_id, set()).add(job.kind)
+    moved = {JobMessageKind.STARTED, JobMessageKind.COMPLETED}
+    return any(JobMessageKind.ASSIGNED in found and not found & moved for found in kinds.values())
 
 
 def _waits(job: JobMessage, now: datetime) -> WaitingJob:

@@ -32,7 +32,7 @@ from bullpen.model.scale_set import RETIRING, ScaleSet
 from bullpen.model.set_session import JobCounts
 from bullpen.ports import JobMessageKind, MessageSession, Ports, SetMessage, SetStatistics
 from bullpen.ports.demand import JobDemand
-from bullpen.scale_sets.job_board import JobBoard
+from bullpen.scale_sets.job_board import JobBoard, leaves_waiting
 from bullpen.scale_sets.session import SessionLost, SessionRecord
 from bullpen.structured_log import get_logger
 
@@ -193,7 +193,7 @@ class SetListener:
                 log.warning("job of scale set", set=self.name, what=alarm)
         statistics = message.statistics or _as_statistics(self.record.stored.statistics)
         self.board.settle(statistics.running, statistics.assigned)
-        assigns = any(job.kind is JobMessageKind.ASSIGNED for job in message.jobs)
+        assigns = leaves_waiting(message.jobs)
         if message.statistics is not None or assigns:
             self._count(statistics, assigns=assigns)
         self._on_news()  # the claims begin beside the write
