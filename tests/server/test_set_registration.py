@@ -16,6 +16,8 @@ from bullpen.config import Engines, Github, Settings
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.model.activity import Activity, Listening
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
+from bullpen.model.scale_set import SetEvents, SetRepository
+from bullpen.model.served_set import ServedSet, SetJob
 from bullpen.model.signal import Heartbeat
 from bullpen.model.transition import Change
 from bullpen.ports import RegistrationCredentials
@@ -153,3 +155,16 @@ async def test_a_refused_job_raises_an_alarm(tmp_path: Path, caplog: pytest.LogC
     assert (alarm.levelname, INSTANCE in alarm.message, LABEL in alarm.message) == ("ERROR", True, True)
     assert "evil/repo" in alarm.message
     assert "\x1b" not in alarm.message
+
+
+async def test_the_alarm_about_a_refused_job_names_the_setting_to_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = ServedSet(NAME, SetEvents.TRUSTED, (SetRepository("acme/widgets", 7),))
+    about = SetJob("acme/a-repository-with-a-rather-long-name", "8", "push", "refs/heads/main", "octocat", "runner")
+    why = rules.refusal(about, "runner")
+    async with serving(tmp_path) as (house, _):
+        await register(house, refusedJob=f"job build of {about.repository} run=9000000010 attempt=1: {why}")
+    (alarm,) = [one for one in caplog.records if "job of a scale set refused" in one.message]
+    assert why in alarm.message
+    assert "[github.scale-sets]" in why

@@ -183,9 +183,9 @@ def of_rejection(rejected: Rejected, remedies: Mapping[Code, str] = REMEDY) -> P
     return Problem(STATUS[code], code.value, remedy=remedies[code], rejected=rejected)
 
 
-def shown(value: object) -> str:
-    """A caller's value as the answer shows it: short and printable."""
+def shown(value: object, most: int = SHOWN) -> str:
+    """A caller's value as the answer shows it: printable, and of at most so many characters."""
     if value is None:
         return ""
     text = "".join(char if char.isprintable() else "?" for char in str(value))
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -14,6 +14,7 @@ from litestar import Router
 from litestar.params import JSONBody, QueryParameter
 
 from bullpen.errors import ConfigError, Conflict, Refused, Unavailable
+from bullpen.model.limits import REASON_LENGTH
 from bullpen.model.scale_set import set_of_run_id
 from bullpen.model.served_set import ServedSet
 from bullpen.pool.set_instances import give_back_mismatched
@@ -44,7 +45,7 @@ async def register_runner(
     context.check_agent(request, instance_id)
     if data.refused_job:
         # An operator must act: jobs of that repository, or of that event, keep failing until a setting changes.
-        refused = shown(data.refused_job)
+        refused = shown(data.refused_job, REASON_LENGTH)  # whole: its end names the setting
         log.error("job of a scale set refused", instance=instance_id, run=data.run_id, refusal=refused)
     is_set = set_of_run_id(data.run_id) is not None
     if is_set and not data.knows_sets:
