@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from builders import see_repository
 from bullpen.errors import PermissionDenied, Refused, Unavailable
 from bullpen.model.scale_set import READY, WANTED, SetRepository
 from bullpen.ports import RegisteredSet, ScaleSetSpec
@@ -205,6 +206,18 @@ async def test_ids_of_repositories_that_the_record_knows_are_no_drift() -> None:
         await desired(world)._writes.correct(stored, known.knowing(()), None, 0)
         assert record(world).rules.trust_domain == "acme/widgets/7"
         assert await pass_over(world) == []
+
+
+async def test_ids_of_repositories_that_are_seen_later_are_added_and_not_called_a_change_of_the_settings() -> None:
+    async with github() as world:
+        await pass_over(world)
+        await world.ports().records.apply(see_repository("acme/widgets", 7))
+        (action,) = (await desired(world).run_once()).actions
+        assert action.reason == "GitHub's ids of its repositories are known now"
+        assert record(world).rules.repositories == (SetRepository("acme/widgets", 7),)
+        assert list(world.memory.tables.stories[f"set:{NAME}"])[-1].why == action.reason
+        (action,) = (await desired(world, settings("small", max=3)).run_once()).actions
+        assert action.reason == "the settings have changed"
 
 
 async def test_a_set_moves_to_another_group_with_its_id() -> None:

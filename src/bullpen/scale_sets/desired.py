@@ -30,7 +30,7 @@ from bullpen.ports import Ports
 from bullpen.scale_sets.repository_ids import RepositoryIds
 from bullpen.scale_sets.retirement import find_in_group, members_of
 from bullpen.scale_sets.rules import rules_of, tables
-from bullpen.scale_sets.set_writes import SetWrites, drift
+from bullpen.scale_sets.set_writes import SetWrites, drift, why_corrected
 from bullpen.scale_sets.stillness import StillSessions
 from bullpen.structured_log import get_logger
 
@@ -217,7 +217,8 @@ class DesiredSets:
         return _step("delete set", one, "it retires, and has no runner", self._writes.finish)
 
     def _correction(self, one: ScaleSet, rules: SetRules, session: SetSession | None, existing: int = 0) -> SetStep:
-        return _step("correct set", one, "the settings have changed", self._writes.correct, rules, session, existing)
+        reason = why_corrected(one, rules)
+        return _step("correct set", one, reason, self._writes.correct, rules, session, existing)
 
     async def _patch(self, one: ScaleSet, differs: str) -> ScaleSet:
         stored = await self._writes.patch(one)

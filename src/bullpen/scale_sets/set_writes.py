@@ -61,7 +61,7 @@ class SetWrites:
         return await self._land(sets.found(one, event))
 
     async def correct(self, one: ScaleSet, rules: SetRules, session: SetSession | None, existing: int) -> ScaleSet:
-        told, adopt = self._told("the settings have changed"), existing not in (0, one.ci_id)
+        told, adopt = self._told(why_corrected(one, rules)), existing not in (0, one.ci_id)
         event = sets.SetCorrected(**told, rules=rules, existing=existing, adopt=adopt)
         return await self._land(sets.correct(one, event), session)
 
@@ -107,3 +107,9 @@ class SetWrites:
 
     def _told(self, why: str) -> dict[str, Any]:
         return {"at": self._ports.clock.now(), "by": self._by, "why": why}
+
+
+def why_corrected(one: ScaleSet, rules: SetRules) -> str:
+    if rules == one.rules.knowing(rules.repositories):
+        return "GitHub's ids of its repositories are known now"
+    return "the settings have changed"
