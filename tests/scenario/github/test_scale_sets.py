@@ -2,44 +2,14 @@
 
 import pytest
 
-from fakes.github.hub import FakeGithub, JobSpec, Run
+from fakes.github.hub import FakeGithub
 from scenario.github.fixtures import PATIENCE
+from scenario.github.set_fixtures import SET, a_job, completed, ends_clean, instances_of, rested
 from scenario.github.story import ALONE
-from scenario.github.workplace import Workplace, a_workplace
+from scenario.github.workplace import a_workplace
 from server.served import a_server
 
 pytestmark = pytest.mark.slow
-
-SET = """
-[github.scale-sets.small]
-events = "trusted"
-max = 3
-linger = 5
-{more}
-"""
-LABEL = "bullpen-small"
-
-
-def a_job(key: str, script: str = ALONE) -> JobSpec:
-    return JobSpec(key, runs_on=(LABEL,), script=script)
-
-
-def completed(place: Workplace, run: Run) -> None:
-    place.until(lambda: run.state == "completed", f"run {run.id} has completed")
-
-
-def instances_of(place: Workplace, run: Run) -> set[str]:
-    return {job.runner_name.split(".")[1] for job in run.jobs(run.attempt)}
-
-
-def rested(place: Workplace, github: FakeGithub) -> None:
-    """One machine serves the set, every other one is on offer: none boots, registers or is cleaned."""
-
-    def rests() -> bool:
-        serving, offered = place.ids("state = 'running'"), place.on_offer()
-        return len(serving) == len(github.runners()) == 1 and len(offered) == len(place.live()) - 1
-
-    place.until(rests, "one machine serves the set, and all others are on offer")
 
 
 def test_from_a_push_to_green_again_on_the_same_runner_and_everything_goes_back(github: FakeGithub) -> None:
@@ -48,7 +18,7 @@ def test_from_a_push_to_green_again_on_the_same_runner_and_everything_goes_back(
         first = github.start_run("acme/widgets", [a_job("build"), a_job("test")])
         completed(place, first)
         assert first.conclusion == "success"
-        used = instances_of(place, first)
+        used = instances_of(first)
         assert used <= set(place.live())
 
         # A job that fails is run again by a user, and finds nothing of the run before.
@@ -64,10 +34,7 @@ def test_from_a_push_to_green_again_on_the_same_runner_and_everything_goes_back(
         # One stays registered for some minutes after a session was opened: GitHub may not have announced every job.
         rested(place, github)
         place.stop()
-        assert place.audit() == []
-        place.down()
-        assert place.live() == []
-        assert github.runners() == []
+        ends_clean(place, github)
 
 
 def test_after_a_server_was_killed_the_next_one_serves_the_jobs_that_came_meanwhile(github: FakeGithub) -> None:
@@ -84,9 +51,7 @@ def test_after_a_server_was_killed_the_next_one_serves_the_jobs_that_came_meanwh
             assert second.conclusion == "success"
             rested(place, github)  # a machine may boot for what the set lacked a moment ago
             assert served.end() == 0
-        assert place.audit() == []
-        place.down()
-        assert github.runners() == []
+        ends_clean(place, github)
 
 
 def test_a_repository_that_is_created_again_is_refused_without_a_webhook_with_a_sentence_in_its_log(
