@@ -4,19 +4,18 @@
 """
 
 import asyncio
-from collections import Counter
 from random import Random
 
 import pytest
 
 from bullpen.engines.memory.set_messages import SetTroubles
-from bullpen.model.activity import Activity
 from bullpen.model.instance import LIVE
 from bullpen.ports import Conclusion
 from bullpen.sim import invariants
 from bullpen.sim.world import World
 from fixtures import records
 from scale_sets.fixtures import a_set_world, hub_of, members, push, serve, set_of, settings_of, until_done
+from scale_sets.watched import Watched
 
 SEEDS = range(20)
 JOBS = 500
@@ -38,30 +37,6 @@ TROUBLES = SetTroubles(
     busy_known_after=30.0,
     statistics_lag=0.5,
 )
-
-
-class Watched:
-    """What happened to jobs on the machines of the pool."""
-
-    def __init__(self, world: World) -> None:
-        self.began: Counter[tuple[str, int, str]] = Counter()
-        self.ended_under_a_job: list[str] = []
-        self._at_work: dict[str, Activity] = {}
-        self._on_work, hub_of(world).on_work = hub_of(world).on_work, self._work
-        self._on_end, world.memory.yard.on_end = world.memory.yard.on_end, self._end
-
-    def _work(self, machine: str, activity: Activity | None) -> None:
-        if activity is None:
-            self._at_work.pop(machine, None)
-        else:
-            self._at_work[machine] = activity
-            self.began[activity.run, activity.attempt, activity.job] += 1
-        self._on_work(machine, activity)
-
-    def _end(self, machine: str) -> None:
-        if machine in self._at_work:
-            self.ended_under_a_job.append(machine)
-        self._on_end(machine)
 
 
 async def a_history(world: World, random: Random, jobs: int, minutes: float, replicas: int) -> list[str]:
