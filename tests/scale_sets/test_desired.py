@@ -210,6 +210,7 @@ async def test_ids_of_repositories_that_the_record_knows_are_no_drift() -> None:
 
 async def test_ids_of_repositories_that_are_seen_later_are_added_and_not_called_a_change_of_the_settings() -> None:
     async with github() as world:
+        hide(world)
         await pass_over(world)
         await world.ports().records.apply(see_repository("acme/widgets", 7))
         (action,) = (await desired(world).run_once()).actions
