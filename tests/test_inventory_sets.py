@@ -87,9 +87,9 @@ async def test_members_are_counted_by_what_their_agents_report() -> None:
         await landed(ports, *engaged(id))
     await landed(ports, *claimed_for_set("i-start"))
     await beat(ports, "i-busy", JOB.text())
-    await beat(ports, "i-idle", Listening("pool.i-idle.0", 5).text())
+    await beat(ports, "i-idle", Listening("pool.i-idle.0", 5, "d1").text())
     await beat(ports, "i-clean", "")
-    await beat(ports, "i-mute", Listening("pool.i-mute.0", 6).text(), ports.clock.now() - timedelta(minutes=5))
+    await beat(ports, "i-mute", Listening("pool.i-mute.0", 6, "d1").text(), ports.clock.now() - timedelta(minutes=5))
     one = await view(ports)
     assert (one.busy, one.idle, one.starting, one.cleaning) == (1, 1, 1, 2)
 

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 from bullpen.errors import ConfigError
 from bullpen.model import limits
 from bullpen.model.job import LOSSES
+from bullpen.model.scale_set import SetRules
 from bullpen.model.ticket import Requirements, UsageClass, covers
 
 Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
@@ -250,9 +251,11 @@ class Settings(Frozen, frozen=True):
             raise ConfigError(f"resource-class {name!r}: not configured; known are {known}", field="resource-class")
         return self.classes[name]
 
-    def generation(self, resource_class: str) -> int | None:
-        """The current generation of the images of a class; None if the class is not configured any more."""
-        return self.classes[resource_class].image_generation if resource_class in self.classes else None
+    def set_requirements(self, rules: SetRules) -> Requirements | None:
+        """What an instance must be to serve a set with these rules; None if their class is not configured any more."""
+        if rules.resource_class not in self.classes:
+            return None
+        return self.requirements(rules.resource_class, rules.usage_class, trust_domain=rules.trust_domain)
 
     def requirements(
         self,

@@ -66,7 +66,7 @@ def test_a_report_about_another_runner_or_an_impossible_run_is_not_believed(lie:
 
 
 def test_a_job_that_github_gave_to_its_runner_counts_where_it_reported_none() -> None:
-    for said in ("", Listening(RUNNER, 9).text()):
+    for said in ("", Listening(RUNNER, 9, "d1").text()):
         found = loss(said, given("bullpen.i-2.abc.1", "1"), given())
         assert found is not None
         assert (found.run, found.runner, found.activity, found.label) == ("4712", RUNNER, None, SET)

@@ -43,15 +43,15 @@ def test_a_text_with_a_wrong_part_is_not_an_activity(wrong: dict[str, object]) -
 
 
 def test_a_runner_that_waits_for_its_job_is_read_back_and_is_no_job() -> None:
-    waits = Listening("bullpen.i-1.0a1b2c3d.7", 42)
+    waits = Listening("bullpen.i-1.0a1b2c3d.7", 42, "d1")
     assert parse_listening(waits.text()) == waits
     assert parse(waits.text()) is None
     assert parse_listening(BUILD.text()) is None
 
 
-@pytest.mark.parametrize("wrong", [{"id": "42"}, {"id": True}, {"listens": 1}, {"extra": ""}])
+@pytest.mark.parametrize("wrong", [{"id": "42"}, {"id": True}, {"listens": 1}, {"rules": 1}, {"extra": ""}])
 def test_a_text_with_a_wrong_part_is_not_a_runner_that_waits(wrong: dict[str, object]) -> None:
-    assert parse_listening(json.dumps({"listens": "bullpen.i-1.0a1b2c3d.7", "id": 42} | wrong)) is None
+    assert parse_listening(json.dumps(asdict(Listening("bullpen.i-1.0a1b2c3d.7", 42, "d1")) | wrong)) is None
 
 
 @given(st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
@@ -60,14 +60,14 @@ def test_any_other_text_of_a_worker_is_not_a_runner_that_waits(text: str) -> Non
 
 
 def test_a_runner_that_waits_shows_in_which_round_it_registered() -> None:
-    assert Listening("bullpen.i-1.0a1b2c3d.7", 42).is_of("0a1b2c3d4e5f6071")
-    assert not Listening("bullpen.i-1.0a1b2c3d.7", 42).is_of("1a1b2c3d4e5f6071")
-    assert not Listening("bullpen", 42).is_of("0a1b2c3d4e5f6071")
-    assert not Listening("bullpen.i-1..7", 42).is_of("0a1b2c3d4e5f6071")
+    assert Listening("bullpen.i-1.0a1b2c3d.7", 42, "d1").is_of("0a1b2c3d4e5f6071")
+    assert not Listening("bullpen.i-1.0a1b2c3d.7", 42, "d1").is_of("1a1b2c3d4e5f6071")
+    assert not Listening("bullpen", 42, "d1").is_of("0a1b2c3d4e5f6071")
+    assert not Listening("bullpen.i-1..7", 42, "d1").is_of("0a1b2c3d4e5f6071")
 
 
 def test_a_runner_that_waits_names_no_job_and_what_cannot_be_read_may_name_one() -> None:
     assert names_job(BUILD.text())
     assert names_job("from another version")
     assert not names_job("")
-    assert not names_job(Listening("bullpen.i-1.0a1b2c3d.7", 42).text())
+    assert not names_job(Listening("bullpen.i-1.0a1b2c3d.7", 42, "d1").text())

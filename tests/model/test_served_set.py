@@ -8,6 +8,7 @@ import pytest
 
 from bullpen.model.scale_set import SetEvents, SetRepository
 from bullpen.model.served_set import ServedSet, SetJob, mismatch
+from bullpen.model.ticket import Requirements, UsageClass
 from set_builders import NAME, a_ready_set, correct, engaged, retiring, rules
 
 RUNNER = "pool.i-1.r1.7"
@@ -66,9 +67,35 @@ def test_a_set_without_repositories_serves_every_one_that_reaches_it() -> None:
 
 def test_an_instance_gets_another_job_while_set_domain_and_image_are_as_they_were() -> None:
     one, ready = engaged()[-1].after, a_ready_set()
-    assert mismatch(one, ready, 1) == ""
-    assert "not known" in mismatch(one, None, 1)
-    assert "retiring" in mismatch(one, retiring()[-1].after, 1)
-    assert "octo/other" in mismatch(one, correct(ready, rules=rules(trust_domain="octo/other")).after, 1)
-    assert "image generation 1" in mismatch(one, ready, 2)
-    assert "image generation 1" in mismatch(one, ready, None)
+    needs = Requirements(one.resource_class, one.usage_class, image_generation=one.image_generation)
+    assert mismatch(one, ready, needs) == ""
+    assert "not known" in mismatch(one, None, needs)
+    assert "retiring" in mismatch(one, retiring()[-1].after, needs)
+    assert "octo/other" in mismatch(one, correct(ready, rules=rules(trust_domain="octo/other")).after, needs)
+    assert "has the class large now" in mismatch(one, ready, replace(needs, resource_class="large"))
+    assert "image generation 1" in mismatch(one, ready, replace(needs, image_generation=2))
+    assert "class medium is no longer configured" in mismatch(one, ready, None)
+
+
+def test_an_instance_of_a_usage_class_that_the_set_falls_back_to_stays() -> None:
+    one, ready = replace(engaged()[-1].after, usage_class=UsageClass.ON_DEMAND), a_ready_set()
+    spot = Requirements(one.resource_class, UsageClass.SPOT, image_generation=one.image_generation)
+    assert "has the usage class spot now" in mismatch(one, ready, spot)
+    assert mismatch(one, ready, replace(spot, fallback=(UsageClass.ON_DEMAND,))) == ""
+
+
+def test_an_image_that_is_newer_than_the_settings_of_this_process_stays() -> None:
+    one, ready = replace(engaged()[-1].after, image_generation=3), a_ready_set()
+    assert mismatch(one, ready, Requirements(one.resource_class, one.usage_class, image_generation=2)) == ""
+
+
+def test_rules_have_the_same_digest_only_if_they_judge_alike() -> None:
+    same = replace(KNOWN, repositories=tuple(reversed(KNOWN.repositories)))
+    others = [
+        replace(KNOWN, events=SetEvents.ANY),
+        replace(KNOWN, repositories=()),
+        replace(KNOWN, repositories=KNOWN.repositories[:1]),
+        replace(KNOWN, repositories=(SetRepository("octo/repo", 4711), SetRepository("octo/new", 5))),
+    ]
+    assert same.digest == KNOWN.digest
+    assert len({KNOWN.digest, *(one.digest for one in others)}) == 5

@@ -224,7 +224,7 @@ async def test_the_check_for_lost_instances_costs_one_request_in_a_living_pool()
     ("last", "is_ended"),
     [
         ("", True),
-        (Listening("bullpen.i-1.0a1b2c3d.7", 42).text(), True),
+        (Listening("bullpen.i-1.0a1b2c3d.7", 42, "d1").text(), True),
         (Activity("acme/widgets", "4711", 1, "4711", "bullpen.i-1.0a1b2c3d", "build").text(), False),
     ],
     ids=["nothing", "waits for a job", "job"],

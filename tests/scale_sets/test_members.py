@@ -25,7 +25,7 @@ class Stage:
         for change in engaged("i-1"):
             await self._ports.records.apply(change)
         (self.record,) = (await self._ports.records.instances(["i-1"])).values()
-        self.listening = Listening(f"pool.i-1.{self.record.round[:8]}.1", 7).text()
+        self.listening = Listening(f"pool.i-1.{self.record.round[:8]}.1", 7, "d1").text()
 
     async def says(self, text: str = "") -> MemberState:
         self._seq += 1

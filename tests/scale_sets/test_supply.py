@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from bullpen.model.activity import Listening
-from bullpen.model.scale_set import ScaleSet
+from bullpen.model.scale_set import ScaleSet, SetEvents
+from bullpen.model.served_set import served
+from bullpen.model.ticket import Requirements
 from bullpen.ports.demand import JobDemand, JobStart
 from bullpen.scale_sets.members import MemberState, SetMember
 from bullpen.scale_sets.supply import (
@@ -28,6 +30,9 @@ from set_builders import rules as some_rules
 
 TIME = 100_000.0
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SERVED = engaged()[-1].after
+NEEDS = Requirements(SERVED.resource_class, SERVED.usage_class, image_generation=SERVED.image_generation)
+DIGEST = served(a_ready_set(rules=some_rules())).digest
 IDLE, BUSY, STARTING, CLEANING = MemberState.IDLE, MemberState.BUSY, MemberState.STARTING, MemberState.CLEANING
 
 
@@ -36,9 +41,11 @@ def a_demand(assigned: int = 0, running: int = 0, **changed: Any) -> JobDemand:
     return JobDemand(assigned, running, **fields)
 
 
-def a_member(id: str, state: MemberState = IDLE, for_: float = 0.0, threshold: timedelta | None = None) -> SetMember:
+def a_member(
+    id: str, state: MemberState = IDLE, for_: float = 0.0, threshold: timedelta | None = None, rules: str = DIGEST
+) -> SetMember:
     instance = replace(engaged(id)[-1].after, threshold=NOW + (threshold or timedelta(days=1)))
-    listening = Listening(f"pool.{id}.{instance.round[:8]}.1", 1) if state is IDLE else None
+    listening = Listening(f"pool.{id}.{instance.round[:8]}.1", 1, rules) if state is IDLE else None
     return SetMember(instance, state, TIME - for_, listening)
 
 
@@ -50,8 +57,9 @@ def planned(
     scale_set: ScaleSet | None = None,
     **rules: Any,
 ) -> SupplyPlan:
-    served = scale_set or a_ready_set(rules=some_rules(**{"min": 0, "max": 10, **rules}))
-    return plan(served, demand, members, memory or SupplyMemory(), claiming=claiming, linger=60.0, time=TIME, now=NOW)
+    one = scale_set or a_ready_set(rules=some_rules(**{"min": 0, "max": 10, **rules}))
+    given: dict[str, Any] = {"needs": NEEDS, "claiming": claiming, "linger": 60.0, "time": TIME, "now": NOW}
+    return plan(one, demand, members, memory or SupplyMemory(), **given)
 
 
 @pytest.mark.parametrize(
@@ -199,3 +207,23 @@ def test_a_job_that_begins_after_a_queued_one_was_shown_ends_the_wait_for_it() -
         assert (made.claims, made.memory.queued) == (0, None)
     # One that began before was not the one that was shown.
     assert planned(a_demand(1, 1), a_member("i-1", BUSY, for_=60), memory=hinted(QUEUED)).claims == 1
+
+
+def test_a_member_that_would_judge_by_old_rules_registers_again_and_still_counts() -> None:
+    made = planned(a_demand(1), a_member("i-1"), a_member("i-2", rules="old"), min=1)
+    assert (made.outdated, made.claims) == (("i-2",), 0)
+    assert planned(a_demand(), a_member("i-1"), min=1, events=SetEvents.TRUSTED).outdated == ("i-1",)
+
+
+def test_a_member_with_old_rules_that_is_not_needed_leaves_instead() -> None:
+    made = planned(a_demand(), a_member("i-1", for_=90, rules="old"))
+    assert (made.withdraw, made.outdated) == (("i-1",), ())
+
+
+def test_what_the_set_does_not_take_any_more_leaves_and_is_replaced() -> None:
+    unfit = [
+        replace(one, instance=replace(one.instance, resource_class="old")) for one in map(a_member, ("i-1", "i-2"))
+    ]
+    starting = replace(unfit[1], state=STARTING, listening=None)
+    made = planned(a_demand(), unfit[0], starting, a_member("i-3"), min=3)
+    assert (made.withdraw, made.release, made.claims) == (("i-1",), ("i-2",), 2)

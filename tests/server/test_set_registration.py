@@ -19,6 +19,7 @@ from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
 from bullpen.model.scale_set import SetEvents, SetRepository
 from bullpen.model.served_set import ServedSet, SetJob
 from bullpen.model.signal import Heartbeat
+from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import Change
 from bullpen.ports import RegistrationCredentials
 from bullpen.server.routes.registration import TOO_OLD
@@ -27,6 +28,7 @@ from set_builders import NAME, claimed_for_set, correct, engaged, mark_missing, 
 
 LABEL = f"set:{NAME}"
 SETTINGS = Settings(engines=Engines(ci="github"), github=Github(scope="octo", token="t"))
+FITTING = {"resource_class": "small", "usage_class": UsageClass.ON_DEMAND}  # the instance is of these
 Walk = list[Change[Instance]]
 
 
@@ -46,7 +48,7 @@ class SetCI:
 async def serving(home: Path, walk: Callable[..., Walk] = engaged) -> AsyncIterator[tuple[House, SetCI]]:
     """A service of a pool with a ready set; INSTANCE serves it."""
     ports = Memory().ports(LoopClock(), SeededChance())
-    await ports.records.apply_each([*ready(), *walk(INSTANCE)])
+    await ports.records.apply_each([*ready(rules=rules(**FITTING)), *walk(INSTANCE)])
     ci: Any = SetCI()
     async with a_house(home, settings=SETTINGS, ports=replace(ports, ci=ci)) as house:
         yield house, ci
@@ -93,8 +95,14 @@ async def missing(house: House) -> str:
 
 async def in_another_domain(house: House) -> str:
     (found,) = (await house.ports.records.scale_sets()).values()
-    await house.ports.records.apply(correct(found, rules=rules(trust_domain="octo/other")))
+    await house.ports.records.apply(correct(found, rules=rules(**FITTING, trust_domain="octo/other")))
     return f"{LABEL} has the trust domain octo/other now"
+
+
+async def of_another_class(house: House) -> str:
+    (found,) = (await house.ports.records.scale_sets()).values()
+    await house.ports.records.apply(correct(found, rules=replace(found.rules, usage_class=UsageClass.SPOT)))
+    return f"{LABEL} has the usage class spot now"
 
 
 async def of_an_older_image(house: House) -> str:
@@ -103,7 +111,7 @@ async def of_an_older_image(house: House) -> str:
     return "image generation 1 is outdated"
 
 
-CHANGES = [retired, missing, in_another_domain, of_an_older_image]
+CHANGES = [retired, missing, in_another_domain, of_another_class, of_an_older_image]
 
 
 @pytest.mark.parametrize("walk", [engaged, claimed_for_set])
@@ -129,7 +137,7 @@ async def test_an_instance_that_executes_a_job_is_not_given_back(tmp_path: Path)
         assert (await register(house)).json() == {"registered": False}
         assert (await instance(house)).state is RUNNING
         await house.ports.signals.beat(
-            Heartbeat(INSTANCE, house.ports.clock.now(), 2, Listening("bullpen.x.1", 7).text())
+            Heartbeat(INSTANCE, house.ports.clock.now(), 2, Listening("bullpen.x.1", 7, "d1").text())
         )
         await register(house)
         assert (await instance(house)).state is IDLE

@@ -39,11 +39,12 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A runner of a scale set that waits for its job: its name and its id at the CI. The third part of the name is the
-    beginning of the round in which it registered."""
+    """A runner of a scale set that waits for its job: its name and its id at the CI, and the digest of the rules by
+    which it will judge the job. The third part of the name is the beginning of the round in which it registered."""
 
     listens: str
     id: int
+    rules: str
 
     def is_of(self, round: str) -> bool:
         parts = self.listens.split(".")
@@ -59,7 +60,9 @@ def parse_listening(text: str) -> Listening | None:
         return None
     try:
         found = json.loads(text)
-        if set(found) != {"listens", "id"} or type(found["id"]) is not int or not isinstance(found["listens"], str):
+        if set(found) != {field.name for field in fields(Listening)} or type(found["id"]) is not int:
+            return None
+        if not isinstance(found["listens"], str) or not isinstance(found["rules"], str):
             return None
         return Listening(**found)
     except (ValueError, TypeError, RecursionError):

@@ -7,9 +7,13 @@ A repository is known by its id: one that was deleted and created again under th
 authors. Only while the rules do not have the id yet, the name decides.
 """
 
+import json
+from hashlib import sha256
+
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import Instance
 from bullpen.model.scale_set import READY, ScaleSet, SetEvents, SetRepository, set_run_id
+from bullpen.model.ticket import Requirements
 from bullpen.model.trust import is_own_code
 
 
@@ -36,6 +40,12 @@ class ServedSet:
     @property
     def run_id(self) -> str:
         return set_run_id(self.name)
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal rules. A runner reports it while it waits, so one that would judge by old rules is found."""
+        known = sorted((one.name.casefold(), one.id) for one in self.repositories)
+        return sha256(json.dumps([self.events, known]).encode()).hexdigest()[:16]
 
     def refusal(self, job: SetJob, runner: str) -> str:
         """Why the job must not run with the registration `runner`, for the job's log; empty if it may."""
@@ -73,13 +83,19 @@ def served(scale_set: ScaleSet) -> ServedSet:
     return ServedSet(scale_set.name, scale_set.rules.events, scale_set.rules.repositories)
 
 
-def mismatch(instance: Instance, scale_set: ScaleSet | None, generation: int | None) -> str:
-    """Why an instance that serves the set must not get another job of it; empty if it may. `generation` is the current
-    one of its resource class, None if there is no such class any more."""
+def mismatch(instance: Instance, scale_set: ScaleSet | None, needs: Requirements | None) -> str:
+    """Why an instance that serves the set must not get another job of it; empty if it may. `needs` is what the set asks
+    of an instance, None if its resource class is not configured any more."""
     if scale_set is None or scale_set.state is not READY:
         return f"{instance.run_id} is {scale_set.state if scale_set is not None else 'not known'}"
     if scale_set.rules.trust_domain != instance.trust_domain:
         return f"{instance.run_id} has the trust domain {scale_set.rules.trust_domain} now"
-    if instance.image_generation != generation:
+    if needs is None:
+        return f"class {scale_set.rules.resource_class} is no longer configured"
+    if instance.resource_class != needs.resource_class:
+        return f"{instance.run_id} has the class {needs.resource_class} now"
+    if instance.usage_class not in needs.acceptable_usage_classes:
+        return f"{instance.run_id} has the usage class {needs.usage_class} now"
+    if instance.image_generation < needs.image_generation:
         return f"image generation {instance.image_generation} is outdated"
     return ""

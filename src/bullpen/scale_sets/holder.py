@@ -43,10 +43,8 @@ class SetHolder:
 
     def adopt(self, scale_set: ScaleSet, linger: float) -> None:
         """The record of the set has changed: other rules, or it retires."""
-        before, after = self.scale_set.rules, scale_set.rules
         self.listener.scale_set = scale_set
-        has_other_rules = (before.events, before.repositories) != (after.events, after.repositories)
-        self.supplier.adopt(linger=linger, has_other_rules=has_other_rules)
+        self.supplier.adopt(linger=linger)
 
     async def run(self) -> None:
         """Hold the set until it is cancelled, lost or missing, or the CI does not answer; then give it up."""

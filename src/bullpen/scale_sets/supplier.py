@@ -20,7 +20,7 @@ from bullpen.errors import BullpenError, Conflict, Outdated
 from bullpen.model import set_member
 from bullpen.model import set_session as sessions
 from bullpen.model.instance import CLAIMED, Instance
-from bullpen.model.scale_set import READY
+from bullpen.model.served_set import mismatch
 from bullpen.model.signal import Kind
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports, Removal
@@ -54,7 +54,6 @@ class Supplier:
         phantom = listener.record.stored.phantom
         # Since when is not known: from now on, one job that was queued before ends it.
         self._memory = SupplyMemory(phantom, ports.clock.now() if phantom else None)
-        self._must_recall = False
         self._watch = MemberWatch(ports, settings, listener.scale_set.run_id)
         self._news = asyncio.Event()
         self._bursts: dict[asyncio.Task[int], ClaimBurst] = {}
@@ -69,10 +68,9 @@ class Supplier:
     def wake(self) -> None:
         self._news.set()
 
-    def adopt(self, *, linger: float, has_other_rules: bool) -> None:
-        """The record of the set has changed. Runners judge jobs by the rules that came with their registration."""
+    def adopt(self, *, linger: float) -> None:
+        """The record of the set has changed."""
         self.linger = linger
-        self._must_recall |= has_other_rules
         self.wake()
 
     def note_queued(self, time: float) -> None:
@@ -114,6 +112,7 @@ class Supplier:
             listener.current(),
             known,
             self._memory,
+            needs=self._settings.set_requirements(listener.scale_set.rules),
             claiming=claiming,
             linger=self.linger,
             time=loop.time(),
@@ -129,9 +128,7 @@ class Supplier:
             self._begin(claims)
         by_id = {one.id: one for one in members}
         await self._renew([by_id[id] for id in made.renew])
-        if self._must_recall:
-            await self.recall_idle("the rules of its scale set have changed")
-            self._must_recall = False
+        await self._recall([by_id[id] for id in made.outdated], "the rules of its scale set have changed")
         await self._recall([by_id[id] for id in made.recall], "a job waits although its runner listens")
         await self._withdraw([by_id[id] for id in made.withdraw])
         await self._give_back([by_id[id].instance for id in made.release])
@@ -178,12 +175,12 @@ class Supplier:
         """Engage what an earlier holder claimed, and whose runner is registered."""
         held = {id for burst in self._bursts.values() for id in burst.held}
         left = [one.instance for one in members if one.instance.state is CLAIMED and one.id not in held]
-        if self._listener.scale_set.state is not READY:
-            return
-        for one in left:
+        scale_set = self._listener.scale_set
+        needs = self._settings.set_requirements(scale_set.rules)
+        for one in [one for one in left if not mismatch(one, scale_set, needs)]:
             signal = self._watch.pulses[one.id].signal
             if signal is not None and signal.proves(Kind.REG_OK, one.round):
-                await engage(self._ports, self._listener.scale_set, one, by=self._listener.record.by)
+                await engage(self._ports, scale_set, one, by=self._listener.record.by)
 
     # ---- members
 
@@ -223,7 +220,8 @@ class Supplier:
 
     async def _give_back(self, free: Sequence[Instance]) -> None:
         now, timings = self._ports.clock.now(), self._settings.timings
-        why = "surplus" if self._listener.scale_set.state is READY else "its scale set retires"
+        served = self._listener.scale_set
+        needs = self._settings.set_requirements(served.rules)
         changes = [
             lifecycle.give_back(
                 self._ports,
@@ -231,7 +229,7 @@ class Supplier:
                 one,
                 now,
                 self._listener.record.by,
-                why,
+                mismatch(one, served, needs) or "surplus",
                 lasts=timings.cleaning + WITHDRAWAL,
             )
             for one in free

@@ -23,6 +23,8 @@ from datetime import datetime, timedelta
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import RUNNING
 from bullpen.model.scale_set import READY, ScaleSet
+from bullpen.model.served_set import mismatch, served
+from bullpen.model.ticket import Requirements
 from bullpen.ports.demand import JobDemand
 from bullpen.scale_sets.members import MemberState, SetMember
 
@@ -68,8 +70,9 @@ class SupplyPlan:
     waiting: int = 0
     claims: int = 0
     withdraw: tuple[str, ...] = ()  # idle, and not needed
-    release: tuple[str, ...] = ()  # not registered, and their set does not take them any more
-    recall: tuple[str, ...] = ()
+    release: tuple[str, ...] = ()  # not idle yet, and their set does not take them any more
+    recall: tuple[str, ...] = ()  # jobs wait beside them, and the CI gives them none
+    outdated: tuple[str, ...] = ()  # idle, and would judge their job by rules that the set had before
     renew: tuple[str, ...] = ()
     capped: bool = False  # jobs wait because the set has as many members as it may have
     is_frozen: bool = False  # the CI has not answered for long
@@ -81,25 +84,28 @@ def plan(
     members: Sequence[SetMember],
     memory: SupplyMemory,
     *,
+    needs: Requirements | None,
     claiming: int,
     linger: float,
     time: float,
     now: datetime,
 ) -> SupplyPlan:
-    """`claiming` claims are under way and not among the members yet."""
+    """`needs` is what the set asks of an instance, None if its class is not configured any more. `claiming` claims are
+    under way and not among the members yet."""
     renew = _ids(one for one in members if _is_short(one, scale_set, now))
     if demand is None or time - demand.heard_at > OUTAGE:
         return SupplyPlan(replace(memory, beside_since=None), renew=renew, is_frozen=True)
     memory = _fallen(_heeded(memory, demand, members, time), demand)
     listening = sorted(_in(members, MemberState.IDLE), key=lambda one: (one.since, one.id))
-    # One of another domain must not get a job of the set any more, and serves no need.
-    idle = [one for one in listening if one.instance.trust_domain == scale_set.rules.trust_domain]
-    strange = _ids(one for one in listening if one not in idle)
     starting = _in(members, MemberState.STARTING)
     waiting = _waiting(demand, members, memory, time)
     if scale_set.state is not READY:
-        release = (*starting, *_in(members, MemberState.CLEANING))
-        return SupplyPlan(memory, waiting, withdraw=_ids(listening), release=_ids(release), renew=renew)
+        free = (*starting, *_in(members, MemberState.CLEANING))
+        return SupplyPlan(memory, waiting, withdraw=_ids(listening), release=_ids(free), renew=renew)
+    # One of another domain, class or image must not get a job of the set any more, and serves no need.
+    unfit = {one.id for one in (*listening, *starting) if mismatch(one.instance, scale_set, needs)}
+    strange, release = (_ids(one for one in some if one.id in unfit) for some in (listening, starting))
+    idle, starting = ([one for one in some if one.id not in unfit] for some in (listening, starting))
     memory = _beside(memory, demand, bool(waiting and idle), time)
     if waiting and memory.beside_since is not None and time - memory.beside_since >= PHANTOM:
         memory = replace(memory, phantom=memory.phantom + waiting, phantom_at=now, beside_since=None)
@@ -112,12 +118,16 @@ def plan(
     claims = min(max(0, need - have), room)
     spare = max(0, len(idle) - need) if not waiting else 0
     lingered = [one.id for one in idle if time - one.since >= linger]
+    leaving = {*recall, *lingered[:spare]}
+    old = [one for one in idle if one.listening is not None and one.listening.rules != served(scale_set).digest]
     return SupplyPlan(
         memory,
         waiting,
         claims=claims,
         withdraw=(*strange, *lingered[:spare]),
+        release=release,
         recall=recall,
+        outdated=_ids(one for one in old if one.id not in leaving),
         renew=renew,
         capped=bool(waiting) and need > have and not room,
     )

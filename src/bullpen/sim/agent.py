@@ -30,6 +30,7 @@ from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import Result
 from bullpen.model.job_policy import Assignment
 from bullpen.model.scale_set import set_of_run_id
+from bullpen.model.served_set import served
 from bullpen.model.signal import Heartbeat, Kind, Signal, direct_key
 from bullpen.ports import Ports, Removal
 
@@ -137,10 +138,12 @@ class SimulatedAgent:
             await asyncio.sleep(LOOK_FOR_JOBS)
             return progress
         found = (await self._ports.records.instances([self._id])).get(self._id)
-        if found is None or found.round != record.round:  # as the server does: the record has moved on meanwhile
+        scale_set = (await self._ports.records.scale_sets()).get(set_of_run_id(record.run_id) or "")
+        has_moved_on = found is None or found.round != record.round  # as the server does
+        if has_moved_on or scale_set is None:
             hub.set_runners.remove(given.runner)
             return progress
-        self._runner = Listening(given.runner, given.id)
+        self._runner = Listening(given.runner, given.id, served(scale_set).digest)
         temper.dropped = ""
         progress = progress.registering(record, given.runner).listening()
         hub.set_runners.connect(given.jit)

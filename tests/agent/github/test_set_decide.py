@@ -29,7 +29,7 @@ GIVEN_BACK = InstanceRecord(InstanceState.IDLE, "", "r2", 2000.0, trust_domain="
 JOB = Activity("acme/widgets", "99", 1, "set:m", "pool.i-1.r1.1", "build")
 SEEN = AgentProgress(began=0.0).booted(version="2.336.0").reported(SignalKind.CLAIM_SEEN, "r1", 0.0)
 REGISTERING = SEEN.registering(CLAIMED, "pool.i-1.r1.1")
-WAITS = Listening("pool.i-1.r1.1", 7)
+WAITS = Listening("pool.i-1.r1.1", 7, "d1")
 LISTENING = REGISTERING.listening().following(waits=WAITS, has_begun=False)
 SERVING = LISTENING.reported(SignalKind.REG_OK, "r1", 0.0).saw(RUNNING)
 BEGUN = SERVING.following(waits=None, has_begun=True)

@@ -51,7 +51,11 @@ def starts(stage: Stage, script: str = "true", repository: str = "acme/widgets",
 def waits(stage: Stage) -> bool:
     """Whether the last beat says that the newest registration waits for a job."""
     passes, waiting = stage.store.passes, stage.store.waiting
-    return bool(passes and waiting) and waiting[-1] == Listening(passes[-1].runner, passes[-1].id)
+    if not passes or not waiting:
+        return False
+    last = passes[-1]
+    assert last.serves is not None
+    return waiting[-1] == Listening(last.runner, last.id, last.serves.digest)
 
 
 def withdraw(stage: Stage) -> None:

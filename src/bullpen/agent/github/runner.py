@@ -230,8 +230,9 @@ class Actions:
             self._due, self._overdue = now + ASKED_WITHIN, "GitHub's runner did not ask whether a job may run here"
         elif self._job and now >= self._due:
             listener.cut_off(self._overdue)
-        if listener.given.serves is not None:
-            waits = Listening(listener.given.runner, listener.given.id) if listener.waits else None
+        given = listener.given
+        if given.serves is not None:
+            waits = Listening(given.runner, given.id, given.serves.digest) if listener.waits else None
             progress = progress.following(waits=waits, has_begun=listener.has_job)
             if progress.is_withdrawn and listener.stage is ListenerStage.STOPPING and not progress.is_hanging_up:
                 self._log("its runner goes on listening without a registration, and is stopped")

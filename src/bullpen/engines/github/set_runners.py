@@ -98,7 +98,8 @@ class SetRegistrations:
         if one is None or (one.run_id, one.round) != (label, round) or one.state not in (CLAIMED, RUNNING):
             return None
         found = (await self._records.scale_sets()).get(set_of_run_id(label) or "")
-        return None if mismatch(one, found, self._settings.generation(one.resource_class)) else found
+        needs = self._settings.set_requirements(found.rules) if found is not None else None
+        return None if mismatch(one, found, needs) else found
 
     async def _made(self, asked: Asked, set_id: int) -> JitConfiguration:
         try:
