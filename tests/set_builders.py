@@ -20,8 +20,8 @@ REPOSITORY = SetRepository("octo/repo", 4711)
 
 def rules(**changed: Any) -> SetRules:
     fields: dict[str, Any] = {
-        "resource_class": "medium",
-        "usage_class": UsageClass.SPOT,
+        "resource_class": "small",
+        "usage_class": UsageClass.ON_DEMAND,
         "trust_domain": "octo/repo/4711#pull-request",
         "events": sets.SetEvents.ANY,
         "repositories": (REPOSITORY,),

@@ -74,7 +74,7 @@ def test_an_instance_gets_another_job_while_set_domain_and_image_are_as_they_wer
     assert "octo/other" in mismatch(one, correct(ready, rules=rules(trust_domain="octo/other")).after, needs)
     assert "has the class large now" in mismatch(one, ready, replace(needs, resource_class="large"))
     assert "image generation 1" in mismatch(one, ready, replace(needs, image_generation=2))
-    assert "class medium is no longer configured" in mismatch(one, ready, None)
+    assert "class small is no longer configured" in mismatch(one, ready, None)
 
 
 def test_an_instance_of_a_usage_class_that_the_set_falls_back_to_stays() -> None:

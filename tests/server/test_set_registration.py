@@ -28,7 +28,6 @@ from set_builders import NAME, claimed_for_set, correct, engaged, mark_missing, 
 
 LABEL = f"set:{NAME}"
 SETTINGS = Settings(engines=Engines(ci="github"), github=Github(scope="octo", token="t"))
-FITTING = {"resource_class": "small", "usage_class": UsageClass.ON_DEMAND}  # the instance is of these
 Walk = list[Change[Instance]]
 
 
@@ -48,7 +47,7 @@ class SetCI:
 async def serving(home: Path, walk: Callable[..., Walk] = engaged) -> AsyncIterator[tuple[House, SetCI]]:
     """A service of a pool with a ready set; INSTANCE serves it."""
     ports = Memory().ports(LoopClock(), SeededChance())
-    await ports.records.apply_each([*ready(rules=rules(**FITTING)), *walk(INSTANCE)])
+    await ports.records.apply_each([*ready(), *walk(INSTANCE)])
     ci: Any = SetCI()
     async with a_house(home, settings=SETTINGS, ports=replace(ports, ci=ci)) as house:
         yield house, ci
@@ -95,7 +94,7 @@ async def missing(house: House) -> str:
 
 async def in_another_domain(house: House) -> str:
     (found,) = (await house.ports.records.scale_sets()).values()
-    await house.ports.records.apply(correct(found, rules=rules(**FITTING, trust_domain="octo/other")))
+    await house.ports.records.apply(correct(found, rules=rules(trust_domain="octo/other")))
     return f"{LABEL} has the trust domain octo/other now"
 
 
