@@ -7,6 +7,7 @@ import pytest
 
 from bullpen.cli.artifacts import checked_out, collect, directories, directory_name
 from bullpen.cli.backend import Backend
+from bullpen.errors import ConfigError
 from bullpen.host.packs import bundle_head
 from bullpen.model.job import FINISHED, Job
 from bullpen.model.manifest import FileEntry, Manifest, encode
@@ -37,6 +38,17 @@ def test_a_name_is_one_part_of_a_path(name: str, safe: str) -> None:
 def test_no_two_jobs_share_a_directory() -> None:
     jobs = [a_job("j-1", "unit"), a_job("j-2", "Unit"), a_job("j-3", "lint"), a_job("j-4", "")]
     assert directories(jobs) == ["unit-j-1", "Unit-j-2", "lint", "j-4"]
+
+
+def test_a_link_of_the_project_is_no_place_for_artifacts_unless_the_user_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "artifacts").symlink_to(".git")
+    with pytest.raises(ConfigError, match="artifacts is a symlink"):
+        checked_out(None, ["report"], "run-1")
+    assert checked_out("artifacts", ["report"], "run-1") == Path("artifacts")
 
 
 class OneFile:

@@ -78,6 +78,7 @@ def without_ids(text: str) -> str:
     text = re.sub(r"\b(i|p|j|op)-[0-9a-f]{16}(/[0-9a-f]{8})?", r"\1-ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
     text = re.sub(r"(in )?\d+[smh]( ago)?\b|\d+\.\d+ s", "AGE", text)
+    text = re.sub(r"bullpen --(home|server) \S+", "bullpen", text)
     text = re.sub(r"(Pool: |reached in ).*", r"\1PLACE", text)
     text = re.sub(r"(→ queued +)(job|operator open)", r"\1ACTOR", text)
     return re.sub(r" +", " ", re.sub(r"–|\b\d{3,}\b(?=$| )", "PID", text, flags=re.M))

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bullpen.auth.tokens import Scope
 from bullpen.client import AsyncClient, ServerStore
 from bullpen.client.answers import Reply
 from bullpen.client.files import PIECE
@@ -22,6 +23,7 @@ from bullpen.server.problems import of_error
 from bullpen.sources import Sent, find_work_tree, send
 from client.stand_ins import OURS, answering
 from command_line import CommandLine
+from made_tokens import make_token
 from server.served import Served, a_server
 from sources.trees import PROJECT, a_project, content_of, write
 
@@ -106,6 +108,21 @@ def test_jobs_on_a_server_find_the_files_leave_some_and_a_second_run_sends_only_
     assert "sending nothing" in ran.err
     assert traffic.sent() == 0
     assert [one.name for one in (project.parent / "cache" / "bullpen" / "sources").glob("packing-*")] == []
+
+
+def test_jobs_do_not_find_the_token_with_which_they_were_sent(
+    bullpen: CommandLine, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "served" / "home"
+    write(project, {"my-token": make_token(home, Scope.OPERATE)})
+    monkeypatch.chdir(project)
+    with a_server(home) as served:
+        line = ("--server", served.url, "--token-file", "my-token", "run", "--count", "1", "--")
+        ran = bullpen(*line, "sh", "-c", "test -e tracked && test ! -e my-token")
+        assert ran.code == 0, ran
+        failed = bullpen(*line, "false")
+        (shows_log,) = [line for line in failed.out.splitlines() if " job logs j-" in line]
+        assert bullpen(*shows_log.split()[1:]).code == 0
 
 
 def test_a_tree_that_cannot_be_sent_acquires_no_runner(

@@ -133,6 +133,18 @@ async def test_artifacts_replace_files_and_never_follow_links(tmp_path: Path) ->
 
 
 @pytest.mark.real_loop
+async def test_artifacts_do_not_follow_a_link_in_the_place_of_their_directory(tmp_path: Path) -> None:
+    manifest, content = a_manifest({"pre-commit": b"new"})
+    (tmp_path / "hooks").mkdir()
+    for target in (tmp_path / "hooks", tmp_path / "missing"):
+        out = tmp_path / f"{target.name}-out"
+        out.symlink_to(target)
+        with pytest.raises(ConfigError, match="artifacts cannot be written there"):
+            await fetched(bundle_head(encode(manifest)) + content, out)
+    assert found_in(tmp_path) == {}
+
+
+@pytest.mark.real_loop
 async def test_artifacts_with_links_or_damage_are_refused(tmp_path: Path) -> None:
     manifest, content = a_manifest({"file": b"new"}, {"link": "/etc/passwd"})
     with pytest.raises(Refused, match="only files are taken"):

@@ -16,7 +16,7 @@ from bullpen.engines.sqlite.turnstile import Turnstile
 from bullpen.errors import ConfigError
 from bullpen.model.manifest import BLOCK
 from bullpen.sources.packing import _Packing
-from bullpen.sources.work_tree import WorkTree
+from bullpen.sources.work_tree import WorkTree, list_files
 from sources.trees import PROJECT, Sending, a_project, content_of, git, write
 
 pytestmark = pytest.mark.real_loop
@@ -273,7 +273,42 @@ async def test_an_unreadable_file_is_refused(sending: Sending, project: Path) ->
     (project / "tracked").chmod(0)
     with pytest.raises(ConfigError, match="tracked: cannot be read") as refused:
         await sending.send(project)
-    assert ".gitignore" in refused.value.remedy
+    assert "git rm --cached tracked" in refused.value.remedy
+
+
+@pytest.mark.parametrize("kind", ["untracked", "tracked", "without git"])
+async def test_the_remedy_for_a_file_that_cannot_be_sent_helps(
+    sending: Sending, project: Path, tmp_path: Path, kind: str
+) -> None:
+    """Follow it, and the tree is sent."""
+    root = project if kind != "without git" else tmp_path / "plain"
+    write(root, {"more": "1"})
+    (root / "a link").symlink_to("/etc/passwd")
+    if kind == "tracked":
+        git(project, "add", "-A")
+    with pytest.raises(ConfigError, match="a link: it is a symlink") as refused:
+        await sending.send(root, asked=kind == "without git")
+    match kind:
+        case "untracked":
+            assert refused.value.remedy.endswith("leave it out: add it to .gitignore, or use --no-sync.")
+            write(root, {".gitignore": "a link\n"})
+        case "tracked":
+            assert "git rm --cached 'a link'` and add it to .gitignore" in refused.value.remedy
+            git(root, "rm", "-q", "--cached", "a link")
+            write(root, {".gitignore": "a link\n"})
+        case _:
+            assert f"leave it out: move it out of {root}" in refused.value.remedy
+            (root / "a link").rename(tmp_path / "a link")
+    await sending.send(root, asked=kind == "without git")
+
+
+async def test_a_file_with_a_secret_is_left_out_whatever_its_name(tmp_path: Path) -> None:
+    root = a_project(tmp_path / "project")
+    write(root, {"token": "secret", "sub/more": "1"})
+    git(root, "add", "-A")
+    (tmp_path / "named").symlink_to(root / "token")
+    sent = list_files(WorkTree(root, is_git=True), [tmp_path / "named"])
+    assert set(sent.files) == {name for name in PROJECT if name != "link"} | {"sub/more"}
 
 
 async def test_a_file_that_another_user_may_not_read_is_refused(

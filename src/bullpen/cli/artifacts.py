@@ -43,6 +43,8 @@ def checked_out(out: str | None, patterns: Sequence[str], run_id: str) -> Path:
     path = Path(out) if out is not None else Path(DEFAULT) / directory_name(run_id)
     if not patterns:
         return path
+    if out is None and os.path.islink(DEFAULT):  # the project has it: the user did not choose where it leads
+        raise refusal("--out", f"{DEFAULT} is a symlink", f"{DEFAULT}/<run id>", "Name a directory with --out DIR.")
     standing = next(one for one in (path, *path.absolute().parents) if os.path.lexists(one))
     if not standing.is_dir():
         raise refusal("--out", f"{standing} is not a directory", repr(str(path)), "Name another directory.")

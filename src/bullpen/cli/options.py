@@ -59,6 +59,15 @@ class PoolOptions:
             raise ConfigError("--server '': must be the URL of a `bullpen serve`", remedy=remedy, field="--server")
         return self.server or ("" if self.home is not None else os.environ.get("BULLPEN_SERVER", ""))
 
+    @property
+    def invocation(self) -> str:
+        """How the next command reaches the same pool: `bullpen` with the options that this one was given."""
+        import shlex
+
+        names = (("--home", self.home), ("--config", self.config), ("--server", self.server))
+        given = (*names, ("--token-file", self.token_file), ("--ca-file", self.ca_file))
+        return " ".join(["bullpen", *(f"{option} {shlex.quote(value)}" for option, value in given if value)])
+
     def refuse_server(self) -> None:
         """Raise ConfigError in a command that works on the store itself if a server was chosen."""
         if not self.chosen_server:
@@ -109,7 +118,7 @@ class PoolOptions:
             async with opened(directory, settings) as ports:
                 yield LocalPool(ports, settings, directory)
 
-        return Target(settings, opened, lambda: self.require_pool(settings), self.as_json)
+        return Target(settings, opened, lambda: self.require_pool(settings), self.as_json, self.invocation)
 
     def perform(
         self,

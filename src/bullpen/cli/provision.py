@@ -117,7 +117,7 @@ def command(given: PoolOptions, /, allowed_instance_types: str, **options: str |
     if given.as_json:
         print_json(answer)
     else:
-        _tell(answer)
+        _tell(answer, target.on_this_pool(answer.remedy))
     return exit_code_of(answer)
 
 
@@ -128,7 +128,7 @@ def exit_code_of(answer: ProvisionAnswer) -> int:
     return codes.get(answer.cause, ProvisionFailed.exit_code)
 
 
-def _tell(answer: ProvisionAnswer) -> None:
+def _tell(answer: ProvisionAnswer, remedy: str) -> None:
     if answer.state is WorkState.SUCCEEDED:
         say(
             f"{answer.run_id}: {len(answer.instances)} of {plural(answer.requested, 'runner')} ready"
@@ -139,7 +139,7 @@ def _tell(answer: ProvisionAnswer) -> None:
         for member in answer.kept:
             say(f"  {member.instance_id} also kept: a job of the run has started on it")
     else:
-        complain(f"{answer.run_id}: {answer.reason}", answer.remedy)
+        complain(f"{answer.run_id}: {answer.reason}", remedy)
     for (reason, fate), ids in _by_reason(answer).items():
         listed = ", ".join(ids[:LISTED]) + (f" and {len(ids) - LISTED} more" if len(ids) > LISTED else "")
         line = f"  not kept, {fate}: {listed}" + (f" ({reason})" if reason != answer.reason else "")

@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from bullpen.cli.progress import PATIENCE
 from bullpen.client import AsyncClient
@@ -34,8 +35,9 @@ FIRST_CONTACT = 8.0  # seconds until a server answers at all, on a busy machine 
 class RemotePool:
     """A server to which a client is connected."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
+    def __init__(self, client: AsyncClient, secrets: Sequence[Path] = ()) -> None:
+        """`secrets` are files of the user that no job may have."""
+        self._client, self._secrets = client, secrets
 
     async def status(self) -> PoolStatus:
         """In three requests and more, so what moves between them may be counted twice, or not at all."""
@@ -79,7 +81,7 @@ class RemotePool:
         if tree is not None:
             from bullpen.cli.remote_sync import send_through
 
-            sent = await send_through(self._client, tree, stop=stop, tell=tell)
+            sent = await send_through(self._client, tree, self._secrets, stop=stop, tell=tell)
             wanted = [replace(one, source=sent.source) for one in wanted]
         return await run_remotely(
             self, self._client, request, wanted, stop=stop, options=options, tell=tell, write=write
@@ -152,7 +154,9 @@ class RemotePool:
 
 
 @asynccontextmanager
-async def opened_server(server: str, token: str, ca_file: str, tell: Tell) -> AsyncIterator[RemotePool]:
+async def opened_server(
+    server: str, token: str, ca_file: str, tell: Tell, secrets: Sequence[Path] = ()
+) -> AsyncIterator[RemotePool]:
     """Raise ConfigError for a URL, a token or a file that cannot be used, and Unavailable if no server answers. One
     that answered once and is away later is waited for: it may be starting again."""
 
@@ -168,7 +172,7 @@ async def opened_server(server: str, token: str, ca_file: str, tell: Tell) -> As
             await client.reach(FIRST_CONTACT)
         finally:
             slow.cancel()
-        yield RemotePool(client)
+        yield RemotePool(client, secrets)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,8 +20,11 @@ PACKING_LASTS = 24 * 3600.0  # seconds: an older directory is one of a process t
 REMEMBERED_FOR = 30 * 24 * 3600.0  # seconds that the hashes of an unused work tree stay
 
 
-async def send_through(client: AsyncClient, tree: WorkTree, *, stop: asyncio.Event, tell: Tell) -> Sent:
-    """Send a work tree to the store behind a server. A pool of this machine in it is left out: it has secrets."""
+async def send_through(
+    client: AsyncClient, tree: WorkTree, secrets: Sequence[Path], *, stop: asyncio.Event, tell: Tell
+) -> Sent:
+    """Send a work tree to the store behind a server. A pool of this machine in it is left out: it has secrets. So are
+    the files in `secrets`, such as the one with the user's token."""
     largest = (await client.source_limits()).max_size
     home = Path(os.environ.get("BULLPEN_HOME") or DEFAULT_HOME)
     with _cache() as cache:
@@ -31,7 +34,7 @@ async def send_through(client: AsyncClient, tree: WorkTree, *, stop: asyncio.Eve
                 tree,
                 cache=cache,
                 max_size=largest,
-                leave_out=[home, tree.root / DEFAULT_HOME, cache],
+                leave_out=[home, tree.root / DEFAULT_HOME, cache, *secrets],
                 tell=tell,
                 stop=stop,
             )

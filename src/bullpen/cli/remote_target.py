@@ -1,13 +1,16 @@
 """A server as the target of a command: which one, and with which token. A token is never on the command line."""
 
 import os
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions
 from bullpen.cli.remote_pool import named_options, opened_server
 from bullpen.cli.target import Target
 from bullpen.client.address import checked_address
 from bullpen.errors import ConfigError
+from bullpen.model.progress import Tell
 
 LONGEST_TOKEN = 4096  # characters; those of `bullpen token create` have fewer than a hundred
 
@@ -24,7 +27,12 @@ def remote_target(given: PoolOptions) -> Target:
     ca_file = given.ca_file or ""
     with named_options():
         checked_address(server, token, ca_file)
-    return Target(None, lambda tell: opened_server(server, token, ca_file, tell), lambda: None, given.as_json)
+    secrets = [Path(given.token_file)] if given.token_file is not None else []
+
+    def opened(tell: Tell) -> AbstractAsyncContextManager[Backend]:
+        return opened_server(server, token, ca_file, tell, secrets)
+
+    return Target(None, opened, lambda: None, given.as_json, given.invocation)
 
 
 def _token_of(file: str) -> str:

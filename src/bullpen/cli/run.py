@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import shlex
 import sys
 from dataclasses import replace
 
@@ -139,14 +138,14 @@ def command(
 
             print_json(provision_of(ran.outcome))
         else:
-            complain(f"{run_id}: {ran.outcome.reason}", ran.outcome.remedy)
+            complain(f"{run_id}: {ran.outcome.reason}", target.on_this_pool(ran.outcome.remedy))
         return ran.outcome.exit_code
     if given.as_json:
         from bullpen.schema.run import run_result_of
 
         print_json(run_result_of(ran))
     else:
-        say(summary_of(ran, f"bullpen --home {shlex.quote(given.home)}" if given.home else "bullpen"))
+        say(summary_of(ran, given.invocation))
         if artifacts:
             say(collected.summary(artifacts))
     for problem in collected.problems:

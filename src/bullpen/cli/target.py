@@ -1,5 +1,6 @@
 """What a command works on: the pool of a home, or a server."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -7,9 +8,13 @@ from bullpen.cli.backend import Backend
 from bullpen.cli.progress import ProgressDisplay
 from bullpen.cli.session import Opened, Work, perform_on
 from bullpen.config import Settings
+from bullpen.errors import BullpenError
 from bullpen.lazy_dataclass import dataclass
 
 T = TypeVar("T")
+
+ON_ANY_POOL = re.compile("`bullpen (?=(?:provision|release|run|status|why|workers|job)\\b)")
+"""Commands in a remedy that work on a home and through a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +25,19 @@ class Target:
     opened: Opened[Backend]
     require: Callable[[], None]
     as_json: bool = False
+    invocation: str = "bullpen"
+
+    def on_this_pool(self, remedy: str) -> str:
+        """The remedy with commands that reach this pool, as the user typed its place."""
+        return ON_ANY_POOL.sub(lambda _: f"`{self.invocation} ", remedy)
 
     def perform(self, work: Work[Backend, T], *, stops: bool = False, display: ProgressDisplay | None = None) -> T:
         """Open the pool and run `work` on it, see `session.perform_on`. A home without a pool gets one."""
-        return perform_on(self.opened, work, stops=stops, as_json=self.as_json, display=display)
+        try:
+            return perform_on(self.opened, work, stops=stops, as_json=self.as_json, display=display)
+        except BullpenError as exc:
+            exc.remedy = self.on_this_pool(exc.remedy)
+            raise
 
     def query(self, work: Callable[[Backend], Awaitable[T]], *, prints: bool = False) -> T:
         """Run a query, which must not create a pool. Raise NotFound if there is none. One that `prints` its answer

@@ -19,7 +19,8 @@ Read = Callable[[int], Awaitable[bytes]]
 
 async def fetch_artifacts(read: Read, target: Path) -> list[str]:
     """Write the files of a bundle below `target`, which is made if it is missing. Files that are there are replaced;
-    a link in the way is not followed. Returns the paths below it; none if the job left nothing.
+    a link in the way, or as the target itself, is not followed. Returns the paths below it; none if the job left
+    nothing.
 
     Raise ConfigError if the target cannot be written, Refused for a bundle that is damaged or has more than files.
     """
@@ -50,7 +51,7 @@ def _unpack(bundle: BinaryIO, target: Path) -> list[str]:
         raise Refused(f"the artifacts are damaged: {exc}") from exc
     try:
         target.mkdir(parents=True, exist_ok=True)
-        top = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        top = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             unpack(manifest, blocks, top, replace=True)
         finally:

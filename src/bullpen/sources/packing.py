@@ -25,7 +25,7 @@ from bullpen.model.manifest import BLOCK, FileEntry, Manifest
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.sources.hash_cache import HashCache, stamp_of
 from bullpen.sources.tree_checks import check, shown_size
-from bullpen.sources.work_tree import IGNORE, Listing, WorkTree, list_files, shown_path, unreadable
+from bullpen.sources.work_tree import Listing, WorkTree, list_files, shown_path, unreadable, way_to_leave_out
 
 ATTEMPTS = 3  # to read a file that changes; to send what the store removes meanwhile
 ASKED_AT_ONCE = 10_000  # blocks
@@ -178,7 +178,7 @@ class _Packing:
             # One that is in no pack was read by an earlier run, and the store has lost it since.
             is_unread = any(one in missing and one not in self._packed for one, _ in self._content[path])
             if is_unread and self._read(path) != self._content[path]:
-                raise _changing(self._tree.root, path)
+                raise _changing(self._tree, path)
         self._close_packs()
         needed: dict[PackWriter, set[str]] = {}
         for digest in self.blocks:
@@ -217,7 +217,7 @@ class _Packing:
                     os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
                 )
             except OSError as exc:
-                raise unreadable(self._tree.root, path, exc) from exc
+                raise unreadable(self._tree, path, exc) from exc
             try:
                 before, at, blocks = os.fstat(fd), time.time_ns(), []
                 size = 0
@@ -230,14 +230,14 @@ class _Packing:
                 has_more = bool(os.read(fd, 1))  # it grows, or is of a file system that does not know its size
                 after = os.fstat(fd)
             except OSError as exc:
-                raise unreadable(self._tree.root, path, exc) from exc
+                raise unreadable(self._tree, path, exc) from exc
             finally:
                 os.close(fd)
             if stamp_of(before) == stamp_of(after) and size == before.st_size and not has_more:
                 self._listing.files[path] = before
                 self.hashes.put(path, before, blocks, at)
                 return blocks
-        raise _changing(self._tree.root, path)
+        raise _changing(self._tree, path)
 
     def _put(self, digest: str, content: bytes) -> None:
         if digest in self._packed:
@@ -263,6 +263,7 @@ def _block(fd: int, left: int) -> bytes:
     return content
 
 
-def _changing(root: Path, path: str) -> ConfigError:
-    text = f"{shown_path(root, path)}: it changes while it is packed"
-    return ConfigError(text, remedy=f"Run it again when nothing writes to it. {IGNORE}")
+def _changing(tree: WorkTree, path: str) -> ConfigError:
+    text = f"{shown_path(tree.root, path)}: it changes while it is packed"
+    remedy = f"Run it again when nothing writes to it, or leave it out: {way_to_leave_out(tree, path)}."
+    return ConfigError(text, remedy=remedy)

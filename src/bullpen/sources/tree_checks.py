@@ -2,11 +2,10 @@
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from bullpen.errors import ConfigError
 from bullpen.model.manifest import FILES
-from bullpen.sources.work_tree import IGNORE, NO_SYNC, Listing, WorkTree, shown_path
+from bullpen.sources.work_tree import NO_SYNC, Listing, WorkTree, shown_path, way_to_leave_out
 
 SHOWN = 5  # of the largest directories
 LONGEST_CHAIN = 40  # links that lead to links, as Linux follows them
@@ -16,18 +15,19 @@ def check(tree: WorkTree, listing: Listing, largest: int) -> None:
     """Raise ConfigError, naming what is wrong and what to do about it."""
     if len(listing.files) + len(listing.links) + len(listing.directories) > FILES:
         text = f"{tree.root}: it has more than {FILES:,} files and directories"
-        raise ConfigError(text, remedy=f"Add what jobs do not need to .gitignore, or {NO_SYNC}.")
+        raise ConfigError(text, remedy=f"{_with_less(tree)}, or {NO_SYNC}.")
     _check_size(tree, listing, largest)
-    _check_links(tree.root, listing)
+    _check_links(tree, listing)
 
 
-def _check_links(root: Path, listing: Listing) -> None:
+def _check_links(tree: WorkTree, listing: Listing) -> None:
     """No link leads out of the tree, also not by way of other links."""
     for path, target in listing.links.items():
         if _leads_out(path, target, listing.links):
             raise ConfigError(
-                f"{shown_path(root, path)}: it is a symlink to {target!r}, which is outside of {root}",
-                remedy=f"Make it a copy of what it leads to, or a symlink inside the tree. {IGNORE}",
+                f"{shown_path(tree.root, path)}: it is a symlink to {target!r}, which is outside of {tree.root}",
+                remedy="Make it a copy of what it leads to, or a symlink inside the tree; or leave it out: "
+                f"{way_to_leave_out(tree, path)}.",
             )
 
 
@@ -60,6 +60,14 @@ def _leads_out(path: str, target: str, links: dict[str, str]) -> bool:
     return False
 
 
+def _with_less(tree: WorkTree) -> str:
+    return (
+        "Add what jobs do not need to .gitignore, and let git not track it"
+        if tree.is_git
+        else f"Move what jobs do not need out of {shown_path(tree.root)}"
+    )
+
+
 def _check_size(tree: WorkTree, listing: Listing, largest: int) -> None:
     """Raise ConfigError, naming what is largest, if the files have more than `largest` bytes."""
     size = listing.size
@@ -68,7 +76,7 @@ def _check_size(tree: WorkTree, listing: Listing, largest: int) -> None:
     shown = ", ".join(f"{name} ({shown_size(bytes_)})" for name, bytes_ in _largest(listing.files.items()))
     raise ConfigError(
         f"{tree.root}: its files have {shown_size(size)}, and sync.max-size is {shown_size(largest)}; largest: {shown}",
-        remedy=f"Add what jobs do not need to .gitignore, raise sync.max-size, or {NO_SYNC}.",
+        remedy=f"{_with_less(tree)}, raise sync.max-size, or {NO_SYNC}.",
         field="sync.max-size",
     )
 

@@ -6,6 +6,7 @@ home of another pool.
 """
 
 import os
+import shlex
 import stat
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +18,6 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.sources.homes import is_home
 
 NO_SYNC = "use --no-sync"
-IGNORE = f"Add it to .gitignore, or {NO_SYNC}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +97,18 @@ def _git(directory: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
 def list_files(tree: WorkTree, leave_out: Sequence[Path] = ()) -> Listing:
     """Every file, link and directory of the tree but those in `leave_out`. Raise ConfigError for what cannot be sent.
 
-    `leave_out` are directories of the pool: they are recognised by themselves, not by the way that leads to them.
+    `leave_out` are directories of the pool, and files with its secrets: they are recognised by themselves, not by the
+    way that leads to them.
     """
     kept_out = _identities(leave_out, tree)
-    names = _listed_by_git(tree.root) if tree.is_git else _walked(tree.root, kept_out)
+    names = _listed_by_git(tree.root) if tree.is_git else _walked(tree, kept_out)
     listing = Listing()
     root = os.open(tree.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         left_out = _Parents(root, kept_out)
         for path in names:
             if not left_out(path):
-                _note(listing, tree.root, root, path)
+                _note(listing, tree, root, path, kept_out)
     finally:
         os.close(root)
     if tree.start:
@@ -176,15 +177,15 @@ def _listed_by_git(root: Path) -> Iterator[str]:
             yield name.decode("utf-8", "surrogateescape")
 
 
-def _walked(root: Path, kept_out: Collection[tuple[int, int]]) -> Iterator[str]:
-    waiting = [""]
+def _walked(tree: WorkTree, kept_out: Collection[tuple[int, int]]) -> Iterator[str]:
+    root, waiting = tree.root, [""]
     while waiting:
         directory = waiting.pop()
         try:
             with os.scandir(os.path.join(os.fsencode(root), _encoded(directory))) as entries:
                 found = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.inode()) for entry in entries)
         except OSError as exc:
-            raise unreadable(root, directory or ".", exc) from exc
+            raise unreadable(tree, directory or ".", exc) from exc
         if directory and any(name == b".git" for name, _, _ in found):
             raise _submodule(root, directory)
         for name, is_directory, _ in found:
@@ -200,8 +201,8 @@ def _walked(root: Path, kept_out: Collection[tuple[int, int]]) -> Iterator[str]:
                 waiting.append(path)
 
 
-def _note(listing: Listing, root: Path, fd: int, path: str) -> None:
-    is_directory = path.endswith("/")
+def _note(listing: Listing, tree: WorkTree, fd: int, path: str, kept_out: Collection[tuple[int, int]]) -> None:
+    root, is_directory = tree.root, path.endswith("/")
     path = path.rstrip("/")
     try:
         status = os.stat(_encoded(path), dir_fd=fd, follow_symlinks=False)
@@ -212,14 +213,17 @@ def _note(listing: Listing, root: Path, fd: int, path: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return  # tracked, and deleted in the work tree; so is a file that is a directory now
     except OSError as exc:
-        raise unreadable(root, path, exc) from exc
+        raise unreadable(tree, path, exc) from exc
+    if (status.st_dev, status.st_ino) in kept_out:
+        return
     if stat.S_ISREG(status.st_mode):
         listing.files[path] = status
         _add_parents(listing.directories, path)
     elif not stat.S_ISDIR(status.st_mode):
         kinds = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a pipe"}
         kind = kinds.get(stat.S_IFMT(status.st_mode), "a device")
-        raise ConfigError(f"{shown_path(root, path)}: it is {kind}, which cannot be sent", remedy=IGNORE)
+        text = f"{shown_path(root, path)}: it is {kind}, which cannot be sent"
+        raise ConfigError(text, remedy=f"Leave it out: {way_to_leave_out(tree, path)}.")
     elif _is_git_directory(root, path) or (not is_directory and _is_submodule(root, path)):
         raise _submodule(root, path)
     elif is_directory:
@@ -251,13 +255,24 @@ def _submodule(root: Path, path: str) -> ConfigError:
     )
 
 
-def unreadable(root: Path, path: str, exc: OSError) -> ConfigError:
-    text = f"{shown_path(root, path)}: cannot be read ({(exc.strerror or str(exc)).lower()})"
-    return ConfigError(text, remedy=f"Let this user read it, add it to .gitignore, or {NO_SYNC}.")
+def unreadable(tree: WorkTree, path: str, exc: OSError) -> ConfigError:
+    text = f"{shown_path(tree.root, path)}: cannot be read ({(exc.strerror or str(exc)).lower()})"
+    return ConfigError(text, remedy=f"Let this user read it, or leave it out: {way_to_leave_out(tree, path)}.")
 
 
-def shown_path(root: Path, path: str) -> str:
-    text = f"{root}/{path}"
+def way_to_leave_out(tree: WorkTree, path: str) -> str:
+    """What the user does so that the tree is sent without this file."""
+    if not tree.is_git:
+        return f"move it out of {shown_path(tree.root)}, or {NO_SYNC}"
+    encoded = os.fsdecode(_encoded(path))
+    if _git(tree.root, "--literal-pathspecs", "ls-files", "-z", "--", encoded).stdout:
+        named = shlex.quote(path) if path.isprintable() else "PATH"
+        return f"remove it from git with `git rm --cached {named}` and add it to .gitignore, or {NO_SYNC}"
+    return f"add it to .gitignore, or {NO_SYNC}"
+
+
+def shown_path(root: Path, path: str = "") -> str:
+    text = f"{root}/{path}" if path else str(root)
     return text if text.isprintable() else ascii(text)
 
 
