@@ -23,6 +23,7 @@ from bullpen.errors import (
 )
 from client.stand_ins import OURS, answering, certificate, speaking
 from free_ports import a_free_port
+from server.served import a_server
 
 MAJOR, MINOR = (int(part) for part in __version__.split(".")[:2])
 STATUS = json.dumps(
@@ -59,6 +60,14 @@ def test_a_404_of_another_server_is_no_missing_record(content: bytes) -> None:
     assert "is not a Bullpen server" in str(error)
 
 
+def test_a_path_in_the_url_of_a_server_is_refused_with_the_setting(tmp_path: Path) -> None:
+    with a_server(tmp_path / "served" / "home") as served:
+        error = failure(f"{served.url}/pool")
+    assert (type(error), error.field) == (ConfigError, "server")
+    assert f"{served.url}/pool: the server has no such endpoint" in str(error)
+    assert "without the path of an endpoint" in error.remedy
+
+
 def test_a_redirect_is_not_followed_and_its_target_is_named() -> None:
     with answering(lambda *_: (301, {"location": "https://other.example/v1/status"}, b"")) as (where, asked):
         error = failure(f"http://{where}", token="secret")
@@ -70,9 +79,9 @@ def test_a_redirect_is_not_followed_and_its_target_is_named() -> None:
 @pytest.mark.parametrize(
     ("theirs", "says", "install"),
     [
-        (f"{MAJOR}.{MINOR + 1}.3", "newer than this client", f"bullpen-ci[client]~={MAJOR}.{MINOR + 1}.0"),
-        (f"{MAJOR + 1}.0.0", "newer than this client", f"bullpen-ci[client]~={MAJOR + 1}.0.0"),
-        ("0.0.9", "older than this client", "bullpen-ci[client]~=0.0.0"),
+        (f"{MAJOR}.{MINOR + 1}.3", "newer than this client", f"version {MAJOR}.{MINOR + 1} of bullpen-ci[client]"),
+        (f"{MAJOR + 1}.0.0", "newer than this client", f"version {MAJOR + 1}.0 of bullpen-ci[client]"),
+        ("0.0.9", "older than this client", "version 0.0 of bullpen-ci[client]"),
     ],
 )
 def test_a_server_of_another_version_is_refused_with_the_version_to_install(

@@ -6,19 +6,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from litestar.exceptions import NotFoundException
 
 from bullpen import __version__
 from bullpen.schema.error import ErrorAnswer, ErrorCode
 from bullpen.server.load_limits import Admission
-from bullpen.server.problems import CODES, Problem
+from bullpen.server.problems import CODES, Problem, of_http
 from server.fixtures import INSTANCE, a_house
 from server.wired import Wire, beat, request
 
 REFUSED: list[tuple[str, str, Any, int, ErrorCode]] = [
-    ("GET", "/v1/nothing-here", None, 404, ErrorCode.NOT_FOUND),
-    ("GET", "/v1", None, 404, ErrorCode.NOT_FOUND),
-    ("GET", "/", None, 404, ErrorCode.NOT_FOUND),
-    ("GET", "/nothing/here", None, 404, ErrorCode.NOT_FOUND),
+    ("GET", "/v1/nothing-here", None, 404, ErrorCode.NO_SUCH_ENDPOINT),
+    ("GET", "/v1", None, 404, ErrorCode.NO_SUCH_ENDPOINT),
+    ("GET", "/", None, 404, ErrorCode.NO_SUCH_ENDPOINT),
+    ("GET", "/nothing/here", None, 404, ErrorCode.NO_SUCH_ENDPOINT),
     ("GET", "/v1/runs/never", None, 404, ErrorCode.NOT_FOUND),
     ("GET", "/v1/jobs/j-never", None, 404, ErrorCode.NOT_FOUND),
     ("GET", "/v1/operations/op-never", None, 404, ErrorCode.NOT_FOUND),
@@ -34,7 +35,7 @@ REFUSED: list[tuple[str, str, Any, int, ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "code"), REFUSED, ids=lambda part: str(part)[:40])
-async def test_every_error_is_one_json_object_with_a_stable_code(
+async def test_every_error_is_one_json_object_with_a_stable_code_and_a_remedy(
     tmp_path: Path, method: str, path: str, body: Any, status: int, code: ErrorCode
 ) -> None:
     async with a_house(tmp_path) as house:
@@ -43,6 +44,7 @@ async def test_every_error_is_one_json_object_with_a_stable_code(
         found = msgspec.json.decode(answer.content, type=ErrorAnswer)
         assert found.code is code
         assert found.error
+        assert found.remedy
 
 
 async def test_a_caller_without_a_token_and_one_too_many_are_told_by_code(tmp_path: Path) -> None:
@@ -60,7 +62,8 @@ def test_every_status_has_a_code(status: int) -> None:
 
 
 def test_every_code_is_answered_with_some_status() -> None:
-    assert {Problem(status, "x").answer.code for status in (400, 500, *CODES)} == set(ErrorCode)
+    found = {Problem(status, "x").answer.code for status in (400, 500, *CODES)}
+    assert found | {of_http(NotFoundException()).answer.code} == set(ErrorCode)
 
 
 @pytest.mark.parametrize(

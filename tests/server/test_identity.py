@@ -18,7 +18,7 @@ from bullpen.auth.tokens import AgentIdentity
 from bullpen.model import proof
 from bullpen.ports.callers import Verifiers
 from bullpen.server.load_limits import Admission
-from bullpen.server.routes.tokens import LARGEST_PROOF, NO_INSTANCE
+from bullpen.server.routes.tokens import LARGEST_PROOF, NO_INSTANCE, SEE_LOG
 from server.fixtures import INSTANCE, OTHER, House, a_house
 from server.sts import KEY, REGION, SECRET, SERVE, SETTINGS, TOKEN, URL, Sts, a_proof, session_of
 
@@ -45,7 +45,11 @@ async def prove(house: House, **changed: Any) -> httpx.Response:
 
 
 def is_refused(answer: httpx.Response) -> bool:
-    return answer.status_code == 403 and answer.json() == {"code": "forbidden", "error": NO_INSTANCE}
+    return answer.status_code == 403 and answer.json() == {
+        "code": "forbidden",
+        "error": NO_INSTANCE,
+        "remedy": SEE_LOG,
+    }
 
 
 async def test_an_instance_that_proves_itself_gets_a_token_of_its_own(tmp_path: Path) -> None:

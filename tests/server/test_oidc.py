@@ -23,13 +23,17 @@ from bullpen.engines.github.oidc import LEEWAY
 from bullpen.errors import Unavailable
 from bullpen.model.trust import TRUSTED, trust_domain
 from bullpen.server.load_limits import Admission
-from bullpen.server.routes.tokens import LARGEST_EXCHANGE, NO_JOB
+from bullpen.server.routes.tokens import LARGEST_EXCHANGE, NO_JOB, SEE_LOG
 from server.fixtures import a_house
 from server.jobs_of_github import EXCHANGE, ISSUER, PAT, SECRET, SETTINGS, Hub, a_hub, claims, private_key, unsigned
 
 
 def is_refused(answer: httpx.Response) -> bool:
-    return answer.status_code == 401 and answer.json() == {"code": "unauthenticated", "error": NO_JOB}
+    return answer.status_code == 401 and answer.json() == {
+        "code": "unauthenticated",
+        "error": NO_JOB,
+        "remedy": SEE_LOG,
+    }
 
 
 # ---- what a job gets

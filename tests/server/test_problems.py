@@ -31,6 +31,7 @@ def test_an_error_of_msgspec_names_the_field(body: Any, field: str, error: str) 
     assert (answer.field, answer.error) == (field, f"{field}: {error}")
 
 
+DESCRIBED = "Correct the request: GET /v1/openapi.json describes what it may contain."
 JOBS = [
     # body, field, error
     (b'{"runId": "r"}', "command", "command: object missing required field 'command'"),
@@ -50,7 +51,8 @@ async def test_an_error_of_the_router_names_the_field_of_the_body(
 ) -> None:
     async with a_house(tmp_path) as house:
         answer = await house.ask("POST", "/v1/jobs", content=body)
-        assert (answer.status_code, answer.json()) == (400, {"code": "invalid-request", "error": error, "field": field})
+        found = {"code": "invalid-request", "error": error, "field": field, "remedy": DESCRIBED}
+        assert (answer.status_code, answer.json()) == (400, found)
 
 
 PARAMETERS = [
@@ -64,4 +66,5 @@ PARAMETERS = [
 async def test_an_error_of_the_router_names_the_parameter(tmp_path: Path, path: str, field: str, error: str) -> None:
     async with a_house(tmp_path) as house:
         answer = await house.ask("GET", path)
-        assert (answer.status_code, answer.json()) == (400, {"code": "invalid-request", "error": error, "field": field})
+        found = {"code": "invalid-request", "error": error, "field": field, "remedy": DESCRIBED}
+        assert (answer.status_code, answer.json()) == (400, found)

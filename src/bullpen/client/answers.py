@@ -20,6 +20,7 @@ from bullpen.errors import (
 )
 from bullpen.extras import DISTRIBUTION
 from bullpen.lazy_dataclass import dataclass
+from bullpen.schema.error import ErrorCode
 
 VERSION_HEADER = "bullpen-version"
 BUSY = 429
@@ -87,11 +88,11 @@ def check_version(url: str, reply: Reply) -> None:
     server, client = release_of(theirs), release_of(__version__)
     if server == client:
         return
-    fitting = f"`pip install '{DISTRIBUTION}[client]~={'.'.join(map(str, server))}.0'`"
+    fitting = f"install version {'.'.join(map(str, server))} of {DISTRIBUTION}[client] from its checkout or wheel"
     if server > client:
         says, remedy = "newer", f"Upgrade the client: {fitting}."
     else:
-        says, remedy = "older", f"Upgrade the server, or install the client of its version: {fitting}."
+        says, remedy = "older", f"Upgrade the server; or, for the client, {fitting}."
     _refuse(f"{url}: the server's version is {theirs}, {says} than this client ({__version__})", remedy)
 
 
@@ -105,6 +106,10 @@ def error_of(url: str, reply: Reply) -> BullpenError:
     answer = _object(reply)
     says, remedy, field = (str(answer.get(name) or "") for name in ("error", "remedy", "field"))
     says = says or f"{url}: answered {reply.status}"
+    if answer.get("code") == ErrorCode.NO_SUCH_ENDPOINT:
+        _refuse(f"{url}: the server has no such endpoint", IS_URL)
+    if answer.get("code") == ErrorCode.UNAUTHENTICATED:
+        remedy = ""  # the server speaks of the header, and users of this client set a variable or an option
     found = _by_status(reply, says, remedy, field)
     found.code, found.field = str(answer.get("code") or ""), field
     return found

@@ -18,6 +18,7 @@ class ErrorCode(StrEnum):
     UNAUTHENTICATED = "unauthenticated"  # 401
     FORBIDDEN = "forbidden"  # 403
     NOT_FOUND = "not-found"  # 404
+    NO_SUCH_ENDPOINT = "no-such-endpoint"  # 404: nothing is served at the path
     METHOD_NOT_ALLOWED = "method-not-allowed"  # 405
     CONFLICT = "conflict"  # 409
     GONE = "gone"  # 410

@@ -134,12 +134,12 @@ def check_bind(keys: Keys, now: float, host: str, *, strangers_here: bool = Fals
     )
 
 
-def forbidden(error: str, remedy: str = "", field: str = "") -> Problem:
+def forbidden(error: str, remedy: str | None = None, field: str = "") -> Problem:
     return Problem(403, error, field, remedy=remedy)
 
 
-def unauthorized(error: str) -> Problem:
-    return Problem(401, error, headers={"www-authenticate": "Bearer"})
+def unauthorized(error: str, remedy: str | None = None) -> Problem:
+    return Problem(401, error, remedy=remedy, headers={"www-authenticate": "Bearer"})
 
 
 def _local_caller(host: str | None, origin: str | None) -> Operator:

@@ -43,11 +43,23 @@ REMEDY = {  # of a beat
     Code.RETIRED: "Stop: its instance is being ended.",
     Code.UNKNOWN: "Take a new key and begin with token 0.",
 }
+REMEDIES = {  # of a request that does not get as far as the pool
+    ErrorCode.INVALID_REQUEST: "Correct the request: GET /v1/openapi.json describes what it may contain.",
+    ErrorCode.UNAUTHENTICATED: "Send a valid token in the header `Authorization: Bearer TOKEN`.",
+    ErrorCode.FORBIDDEN: "Use a token whose scope or run allows it.",
+    ErrorCode.NO_SUCH_ENDPOINT: "Correct the path: GET /v1/openapi.json lists the endpoints.",
+    ErrorCode.METHOD_NOT_ALLOWED: "Use a method that the header `Allow` names.",
+    ErrorCode.TOO_LARGE: "Send less in one request.",
+    ErrorCode.TOO_BUSY: "Try again after the seconds in the header `Retry-After`.",
+    ErrorCode.UNAVAILABLE: "Try again after the seconds in the header `Retry-After`.",
+    ErrorCode.INTERNAL: "See the log of the server.",
+}
 SHOWN = 100  # characters of a caller's own value: enough to recognise it, too few to fill a log
 
 
 class Problem(Exception):
-    """An answer other than success; raise it anywhere in a request."""
+    """An answer other than success; raise it anywhere in a request. Without a remedy it has the usual one of its
+    code; with an empty one it has none."""
 
     def __init__(
         self,
@@ -57,27 +69,29 @@ class Problem(Exception):
         *,
         value: object = None,
         allowed: str = "",
-        remedy: str = "",
+        remedy: str | None = None,
         rejected: Rejected | None = None,
         headers: dict[str, str] | None = None,
+        code: ErrorCode | None = None,
     ) -> None:
         super().__init__(error)
         self.status = status
         self.headers = headers or {}
+        code = code or CODES.get(status) or (ErrorCode.INVALID_REQUEST if status < 500 else ErrorCode.INTERNAL)
         self.answer = ErrorAnswer(
-            CODES.get(status) or (ErrorCode.INVALID_REQUEST if status < 500 else ErrorCode.INTERNAL),
+            code,
             error,
             field,
             shown(value),
             allowed,
-            remedy,
+            REMEDIES.get(code, "") if remedy is None else remedy,
             token=rejected.token if rejected else None,
             state=rejected.state if rejected else None,
         )
 
 
 def bad_input(
-    error: str, field: str = "", value: object = None, allowed: str = "", status: int = 400, remedy: str = ""
+    error: str, field: str = "", value: object = None, allowed: str = "", status: int = 400, remedy: str | None = None
 ) -> Problem:
     return Problem(status, error, field, value=value, allowed=allowed, remedy=remedy)
 
@@ -174,7 +188,9 @@ def of_http(error: HTTPException) -> Problem:
     if isinstance(error.__cause__, SerializationException):
         text = f"the body is not JSON: {str(error.__cause__).lower()}"
     headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
-    return Problem(error.status_code, text, "body" if error.status_code in (400, 413) else "", headers=headers)
+    field = "body" if error.status_code in (400, 413) else ""
+    code = ErrorCode.NO_SUCH_ENDPOINT if error.status_code == 404 else None
+    return Problem(error.status_code, text, field, headers=headers, code=code)
 
 
 def of_rejection(rejected: Rejected, remedies: Mapping[Code, str] = REMEDY) -> Problem:

@@ -28,6 +28,7 @@ from bullpen.structured_log import get_logger
 LARGEST_PROOF = 8 * 1024  # bytes: session tokens have one or two thousand
 LARGEST_EXCHANGE = 16 * 1024  # bytes: GitHub's tokens have about two thousand
 NO_INSTANCE = "no live instance of this pool has signed this proof"
+SEE_LOG = "The log of the server says why."
 NO_JOB = "no valid token of a job of this pool's repositories"
 
 log = get_logger("bullpen.server")
@@ -60,11 +61,11 @@ async def prove_instance(context: Ctx, data: JSONBody[ProveInstance]) -> AgentTo
         try:
             instance_id = await verifier.instance(InstanceProof(data.authorization, data.date, data.session_token), now)
         except PermissionDenied as exc:
-            raise forbidden(NO_INSTANCE) from exc
+            raise forbidden(NO_INSTANCE, SEE_LOG) from exc
         one = (await context.ports.records.instances([instance_id])).get(instance_id)
         if one is None or one.state not in LIVE:
             log.warning("agent gets no token: its instance has no live record", instance=instance_id)
-            raise forbidden(NO_INSTANCE)
+            raise forbidden(NO_INSTANCE, SEE_LOG)
         log.info("agent proved its identity and gets its token", instance=instance_id)
         return AgentToken(context.keys.agent_token(instance_id, now.timestamp()))
 
@@ -89,7 +90,7 @@ async def exchange_token(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToke
             found = await verifier.identify(data.token, now)
         except PermissionDenied as exc:
             log.warning("OIDC token of a job refused", error=exc)
-            raise unauthorized(NO_JOB) from exc
+            raise unauthorized(NO_JOB, SEE_LOG) from exc
     log.info("run gets its token", run=found.run, attempt=found.attempt, repository=found.repository, trust=found.trust)
     run = RunIdentity(found.repository, found.run, found.attempt, found.trust)
     token = context.keys.run_token(run, now.timestamp())
