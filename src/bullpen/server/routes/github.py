@@ -65,10 +65,12 @@ async def receive_webhook(
         context.verifiers.webhooks.check(signature, body)
     except PermissionDenied as exc:
         log.warning("webhook refused", error=exc)
-        raise unauthorized("the delivery is not signed with the secret of this webhook") from exc
+        remedy = "Set the secret of the webhook at GitHub to github.webhook-secret."
+        raise unauthorized("the delivery is not signed with the secret of this webhook", remedy) from exc
     id = shown(delivery)
     if request.headers.get("content-type", "").startswith(FORM):
-        raise bad_input("the delivery is a form", "content-type", FORM, "application/json")
+        remedy = "Choose application/json as the content type of the webhook at GitHub."
+        raise bad_input("the delivery is a form", "content-type", FORM, "application/json", remedy=remedy)
     try:
         found = context.verifiers.webhooks.read(event, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
