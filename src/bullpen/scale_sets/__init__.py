@@ -8,6 +8,7 @@
     stillness         since when no process has listened to a set
     session           one process of `serve` holds a set: the lease among replicas
     listener          hears of the set's jobs, writes that down, and only then acknowledges it
+    offers            jobs that the CI offers, where they do not come assigned
     job_board         the jobs that wait and those that started, by the messages
     started_jobs      jobs that a runner was given, until no rescue can need them
     queued_labels     labels of queued jobs that webhooks and lists show

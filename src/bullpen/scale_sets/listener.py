@@ -1,8 +1,8 @@
 """The listener of one set: it polls the set's messages, writes down what they say, and only then acknowledges them.
 
-    open ──▶ poll ──▶ acquire what is offered ──▶ record_message ──▶ acknowledge ──▶ poll …
-     ▲        │ 202: nothing                            │ Conflict: recorded before     │
-     └────────┴── the session is gone ──────────────────┴──────────────────────────────┘
+    open ──▶ poll ──▶ acquire what it can serve ──▶ record_message ──▶ acknowledge ──▶ poll …
+     ▲        │ 202: nothing                              │ Conflict: recorded before     │
+     └────────┴── the session is gone ────────────────────┴──────────────────────────────┘
 
 A message that was recorded and not acknowledged comes again, and is acknowledged then. One that was acknowledged is
 durable. So a process may be killed anywhere: the next holder opens a session, whose answer has the counts of now.
@@ -30,9 +30,10 @@ from bullpen.errors import (
 from bullpen.model import set_session as sessions
 from bullpen.model.scale_set import RETIRING, ScaleSet
 from bullpen.model.set_session import JobCounts
-from bullpen.ports import JobMessageKind, MessageSession, Ports, SetMessage, SetStatistics
+from bullpen.ports import MessageSession, Ports, SetMessage, SetStatistics
 from bullpen.ports.demand import JobDemand
 from bullpen.scale_sets.job_board import JobBoard, leaves_waiting
+from bullpen.scale_sets.offers import JobOffers
 from bullpen.scale_sets.session import SessionLost, SessionRecord
 from bullpen.structured_log import get_logger
 
@@ -71,6 +72,7 @@ class SetListener:
         self._highest = record.stored.message  # of all sessions: ids rise
         self._opened_at = 0.0
         self._recorded: list[int] = []  # messages of this session that are not acknowledged yet
+        self._offers = JobOffers()
 
     @property
     def name(self) -> str:
@@ -181,17 +183,13 @@ class SetListener:
             return
         if message.trouble:
             log.error("message of scale set cannot be read", set=self.name, message=message.id, error=message.trouble)
-        offered = [job.request for job in message.jobs if job.kind is JobMessageKind.AVAILABLE and job.request]
-        if offered:
-            try:
-                await self._ports.scale_sets.acquire(session, offered)
-            except Refused as exc:  # they stay on offer, or another set has them; the rest of the message counts
-                log.error("jobs of scale set cannot be acquired", set=self.name, error=exc)
+        statistics = message.statistics or _as_statistics(self.record.stored.statistics)
+        self._offers.hear(message.jobs)
+        await self._acquire(session, statistics)
         now = self._ports.clock.now()
         for job in message.jobs:
             if alarm := self.board.hear(job, now, self._time()):
                 log.warning("job of scale set", set=self.name, what=alarm)
-        statistics = message.statistics or _as_statistics(self.record.stored.statistics)
         self.board.settle(statistics.running, statistics.assigned)
         assigns = leaves_waiting(message.jobs)
         if message.statistics is not None or assigns:
@@ -202,6 +200,15 @@ class SetListener:
         self._last, self._highest = message.id, max(self._highest, message.id)
         self._recorded.append(message.id)
         await self._acknowledge(session)
+
+    async def _acquire(self, session: MessageSession, counts: SetStatistics) -> None:
+        """The offers that the set can serve; `counts` are of now."""
+        if requests := self._offers.affordable(self.scale_set, counts):
+            try:
+                await self._ports.scale_sets.acquire(session, requests)
+            except Refused as exc:  # they stay on offer, or another set has them; the rest of the message counts
+                log.error("jobs of scale set cannot be acquired", set=self.name, error=exc)
+            self._offers.close(requests)
 
     async def _acknowledge(self, session: MessageSession) -> None:
         """All that is recorded; what fails is tried again before the next poll."""
@@ -220,6 +227,7 @@ class SetListener:
         statistics = found.statistics or (await self._ports.scale_sets.renew(session)).statistics
         if statistics is None:
             return
+        await self._acquire(session, statistics)
         self.board.settle(statistics.running, statistics.assigned)
         self._count(statistics, assigns=False)
         self._on_news()

@@ -1,0 +1,139 @@
+"""A set acquires the jobs that are offered to it while it is ready, and no more than it can serve."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bullpen.model.scale_set import READY, RETIRING, State
+from bullpen.ports import JobMessage, JobMessageKind, SetMessage, SetStatistics
+from bullpen.scale_sets.listener import SetListener
+from bullpen.scale_sets.offers import JobOffers
+from scale_sets.fixtures import SET, a_set_world, session, settings_of
+from scale_sets.test_listener import Spy, taken
+from set_builders import a_ready_set, rules
+
+MAX = 3
+AVAILABLE, ASSIGNED, COMPLETED, UNKNOWN = (
+    JobMessageKind.AVAILABLE,
+    JobMessageKind.ASSIGNED,
+    JobMessageKind.COMPLETED,
+    JobMessageKind.UNKNOWN,
+)
+
+
+def offered(*requests: int, kind: JobMessageKind = AVAILABLE) -> tuple[JobMessage, ...]:
+    return tuple(JobMessage(kind, job_id=f"job-{one}", request=one) for one in requests)
+
+
+def affordable(offers: JobOffers, assigned: int = 0, acquired: int = 0) -> list[int]:
+    return offers.affordable(a_ready_set(rules=rules(max=MAX)), SetStatistics(assigned, 0, acquired=acquired))
+
+
+@pytest.mark.parametrize(
+    ("assigned", "acquired", "requests"),
+    [(0, 0, [1, 2, 3]), (2, 0, [1]), (0, 2, [1]), (2, 2, [1]), (3, 3, []), (9, 0, [])],
+)
+def test_the_oldest_offers_are_acquired_as_far_as_max_allows(assigned: int, acquired: int, requests: list[int]) -> None:
+    offers = JobOffers()
+    offers.hear(offered(1, 2, 3, 4, 5))
+    assert affordable(offers, assigned, acquired) == requests
+
+
+def test_an_offer_is_asked_for_once_however_often_its_message_comes() -> None:
+    offers = JobOffers()
+    for _ in range(2):
+        offers.hear(offered(1, 2))
+    assert affordable(offers) == [1, 2]
+    offers.close([1])
+    assert affordable(offers) == [2]
+
+
+@pytest.mark.parametrize(("kind", "left"), [(ASSIGNED, []), (COMPLETED, []), (UNKNOWN, [7])])
+def test_a_job_that_was_assigned_or_cancelled_is_on_offer_no_more(kind: JobMessageKind, left: list[int]) -> None:
+    offers = JobOffers()
+    offers.hear(offered(7))
+    offers.hear(offered(7, kind=kind))
+    assert affordable(offers) == left
+
+
+# ---- by the listener
+
+
+class OfferingService:
+    """Messages as an Enterprise Server sends them, and what was acquired."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[SetMessage] = asyncio.Queue()
+        self.acquired: list[int] = []
+        self.counts = SetStatistics(0, 0)
+        self._ids = iter(range(1, 100))
+
+    def send(self, *jobs: JobMessage, assigned: int) -> None:
+        self.counts = SetStatistics(assigned, 0)
+        self.messages.put_nowait(SetMessage(next(self._ids), self.counts, jobs))
+
+    async def poll(self, *_: Any) -> SetMessage | None:
+        try:
+            async with asyncio.timeout(50):
+                return await self.messages.get()
+        except TimeoutError:
+            return None
+
+    async def acquire(self, _: Any, requests: list[int]) -> list[int]:
+        self.acquired += requests
+        return requests
+
+
+@asynccontextmanager
+async def listening(state: State) -> AsyncIterator[tuple[OfferingService, SetListener, Any]]:
+    async with a_set_world(settings_of(max=MAX)) as world:
+        service, ports = OfferingService(), world.ports()
+        inner = ports.scale_sets
+
+        async def find(id: int) -> Any:
+            found = await inner.find(id)
+            assert found is not None
+            return replace(found, statistics=service.counts)
+
+        calls = {"poll": service.poll, "acquire": service.acquire, "find": find}
+        ports = replace(ports, scale_sets=Spy(inner, **calls))
+        stored = replace((await ports.records.scale_sets())[SET], state=state)
+        listener = SetListener(ports, stored, await taken(ports), lambda: None)
+        task = asyncio.create_task(listener.run())
+        yield service, listener, world
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_retiring_set_acquires_no_job_and_reads_on() -> None:
+    async with listening(RETIRING) as (service, _, world):
+        service.send(*offered(1, 2), assigned=0)
+        await asyncio.sleep(2)
+        assert service.acquired == []
+        assert session(world).message == 1
+
+
+async def test_a_set_that_is_revived_acquires_what_was_offered_meanwhile() -> None:
+    async with listening(RETIRING) as (service, listener, _):
+        service.send(*offered(1, 2), assigned=0)
+        await asyncio.sleep(2)
+        listener.scale_set = replace(listener.scale_set, state=READY)
+        await asyncio.sleep(130)
+        assert service.acquired == [1, 2]
+
+
+async def test_what_a_set_cannot_serve_yet_is_acquired_once_a_job_has_ended() -> None:
+    async with listening(READY) as (service, _, _world):
+        service.send(*offered(1, 2, 3, 4, 5), assigned=0)
+        await asyncio.sleep(2)
+        assert service.acquired == [1, 2, 3]
+        service.send(*offered(1, 2, 3, kind=ASSIGNED), assigned=3)
+        await asyncio.sleep(2)
+        assert service.acquired == [1, 2, 3]
+        service.send(*offered(2, kind=COMPLETED), assigned=2)
+        await asyncio.sleep(2)
+        assert service.acquired == [1, 2, 3, 4]
