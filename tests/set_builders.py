@@ -15,6 +15,7 @@ from bullpen.model.transition import Change
 
 NAME = "bullpen-medium"
 LEASE = 15.0
+MARK = "bullpen-owner-0123456789abcdef"
 REPOSITORY = SetRepository("octo/repo", 4711)
 
 
@@ -38,7 +39,7 @@ def rules(**changed: Any) -> SetRules:
 
 
 def want(scale_set: ScaleSet | None = None, **changed: Any) -> Change[ScaleSet]:
-    event = sets.SetWanted(**{"at": NOW, "by": BY, "rules": rules(), **changed})
+    event = sets.SetWanted(**{"at": NOW, "by": BY, "rules": rules(), "mark": MARK, **changed})
     return sets.want(scale_set or sets.absent(NAME), event)
 
 

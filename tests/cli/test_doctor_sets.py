@@ -36,8 +36,23 @@ async def test_a_name_that_another_owner_has() -> None:
         other = a_strangers(world)
         found = await look(world)
         assert found.health is Health.FAILED
-        assert f"github.scale-sets.small.name: GitHub has a scale set of this name, {other}" in found.found
+        assert f"github.scale-sets.small.name ('{NAME}'): GitHub has a scale set of this name, {other}" in found.found
         assert f"--adopt-set {NAME}" in found.remedy
+
+
+async def test_a_set_of_the_same_name_in_another_group() -> None:
+    async with a_world(settings=settings("small")) as world:
+        other = a_strangers(world, NAME, "special")
+        where = f"github.scale-sets.small.name ('{NAME}')"
+        said = f"{where}: the runner group 'special' has a scale set of this name, too, {other}"
+        found = await look(world)
+        assert found.health is Health.FAILED  # it will not be created
+        assert said in found.found
+        await pass_over(world, adopt=[NAME])
+        found = await look(world)
+        assert found.health is Health.WARNING
+        assert said in found.found
+        assert "github.scale-sets.small.runner-group" in found.remedy
 
 
 async def test_a_set_to_which_a_process_listens_is_well() -> None:

@@ -84,6 +84,15 @@ async def test_a_name_is_unique_within_its_group_only(scale_sets: ScaleSets) -> 
     assert other.group != made.group
 
 
+async def test_sets_of_one_name_are_found_in_every_group(scale_sets: ScaleSets) -> None:
+    assert await scale_sets.find_everywhere("medium") == {}
+    made = await scale_sets.create(MEDIUM)
+    other = await scale_sets.create(ScaleSetSpec("medium", group="special"))
+    await scale_sets.create(ScaleSetSpec("small"))
+    found = await scale_sets.find_everywhere("medium")
+    assert {group.casefold(): one.id for group, one in found.items()} == {"default": made.id, "special": other.id}
+
+
 async def test_a_group_that_does_not_exist_is_refused(scale_sets: ScaleSets) -> None:
     nowhere = ScaleSetSpec("medium", group="nowhere")
     for call in (scale_sets.create(nowhere), scale_sets.find_named("medium", "nowhere")):

@@ -20,6 +20,7 @@ from bullpen.scale_sets.rules import rules_of
 from bullpen.sim.process import Process
 from bullpen.sim.world import World
 from fixtures import a_world
+from set_builders import MARK
 
 SET = "bullpen-small"
 REPOSITORY = "acme/widgets"
@@ -52,9 +53,9 @@ async def make_set(world: World) -> ScaleSet:
     ports = world.ports(rates=None)
     (rules,) = rules_of(world.settings).values()
     at = ports.clock.now()
-    wanted = sets.want(sets.absent(SET), sets.SetWanted(at=at, by="a test", rules=rules))
+    wanted = sets.want(sets.absent(SET), sets.SetWanted(at=at, by="a test", rules=rules, mark=MARK))
     (stored,) = await ports.records.apply(wanted)
-    made = hub_of(world).sets.create(ScaleSetSpec(SET))
+    made = hub_of(world).sets.create(ScaleSetSpec(SET, labels=(SET, MARK)))
     found = sets.SetFound(at=at, by="a test", ci_id=made.id, group_id=1)
     (stored,) = await ports.records.apply(sets.found(stored, found))
     assert isinstance(stored, ScaleSet)

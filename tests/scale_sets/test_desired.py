@@ -34,7 +34,7 @@ async def test_a_set_of_the_settings_is_created_and_ready() -> None:
         assert await pass_over(world) == ["create set", "create set"]
         one, seen = record(world), at_github(world)[NAME]
         assert (one.state, one.ci_id, one.group_id) == (READY, seen.id, 1)
-        assert (seen.labels, seen.disable_update) == ((NAME,), True)
+        assert (seen.labels, seen.disable_update) == ((NAME, one.mark), True)
         assert one.rules.repositories == (SetRepository("acme/widgets", 1001),)
         assert one.rules.trust_domain == "acme/widgets/1001"
 
@@ -114,7 +114,7 @@ async def test_an_operator_may_adopt_it() -> None:
     async with github() as world:
         other = a_strangers(world)
         assert await pass_over(world, adopt=[NAME]) == ["create set", "find set", "correct set"]
-        assert (record(world).ci_id, at_github(world)[NAME].labels) == (other, (NAME,))
+        assert (record(world).ci_id, at_github(world)[NAME].labels) == (other, (NAME, record(world).mark))
 
 
 async def test_a_set_that_took_the_name_of_a_lost_one_is_left_alone() -> None:

@@ -60,7 +60,7 @@ async def remember(home: Path) -> None:
     """What a pool with GitHub as its CI knows: a repository, and a scale set."""
     async with embedded(home, Settings()) as ports:
         await see(ports, "acme/widgets", 42, by="a test")
-        wanted = sets.SetWanted(at=ports.clock.now(), by="a test", rules=sets.SetRules())
+        wanted = sets.SetWanted(at=ports.clock.now(), by="a test", rules=sets.SetRules(), mark="")
         await ports.records.apply(sets.want(sets.absent("bullpen-medium"), wanted))
 
 

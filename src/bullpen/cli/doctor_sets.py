@@ -6,13 +6,13 @@ from datetime import datetime
 
 from bullpen.cli.text import ago
 from bullpen.config import Settings
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, PermissionDenied, Refused
 from bullpen.inventory import SetView
 from bullpen.model import scale_set
 from bullpen.model.scale_set import ABSENT, RETIRED, RETIRING, ScaleSet, SetRules
 from bullpen.ports import Ports, RegisteredSet
 from bullpen.ports.health import Finding, Health
-from bullpen.scale_sets.retirement import find_in_group
+from bullpen.scale_sets.ownership import check_other_groups, find_in_group, is_own, taken
 from bullpen.scale_sets.rules import rules_of, tables
 from bullpen.scale_sets.set_writes import drift
 
@@ -79,12 +79,12 @@ async def _check_set(ports: Ports, settings: Settings, view: SetView, stored: Ma
     group = one.rules.group if is_kept or rules is None else rules.group
     seen = await ports.scale_sets.find(one.ci_id) if one.ci_id else None
     named = await find_in_group(ports, name, group)
-    if named is not None and named.id != one.ci_id and (one.ci_id or not is_kept):
-        where = tables(settings).get(name, f"scale set {name}")
-        text = f"{where}.name: GitHub has a scale set of this name, {named.id}, that this pool did not create"
-        remedy = f"Set another name, or take it with `bullpen refresh --adopt-set {name}`."
-        return Finding(f"set {name}", Health.FAILED, text, remedy)
+    table = tables(settings).get(name, f"scale set {name}")
+    if named is not None and not is_own(one, named):
+        other = taken(table, name, named)
+        return Finding(f"set {name}", Health.FAILED, str(other), other.remedy)
     if not is_kept:
+        await check_other_groups(ports, table, one)
         remedy = "Start `bullpen serve`, or run `bullpen refresh`."
         return Finding(f"set {name}", Health.WARNING, "it is not created yet", remedy)
     if one.state is RETIRING:
@@ -94,6 +94,12 @@ async def _check_set(ports: Ports, settings: Settings, view: SetView, stored: Ma
         return Finding(f"set {name}", Health.FAILED, lost, REFRESH)
     if differs := drift(one, seen):
         return Finding(f"set {name}", Health.WARNING, f"GitHub has it with {differs}", REFRESH)
+    try:
+        await check_other_groups(ports, table, one)
+    except PermissionDenied:
+        raise
+    except Refused as double:  # an operator may have said that this is so
+        return Finding(f"set {name}", Health.WARNING, str(double), double.remedy)
     return _listening(view, seen, ports.clock.now())
 
 

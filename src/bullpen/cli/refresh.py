@@ -27,7 +27,7 @@ Safe to run at any time and as often as you like, also beside other commands.
     multiple=True,
     metavar="NAME",
     help="Take over the scale set of this name that exists at GitHub and that another pool or controller created. Make"
-    " sure that it is not used any more. Repeatable.",
+    " sure that it is not used any more. A set of this name in another runner group is left alone. Repeatable.",
 )
 @answering_options
 def command(given: PoolOptions, dry_run: bool, adopt: tuple[str, ...]) -> int:

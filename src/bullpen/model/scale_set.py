@@ -8,11 +8,11 @@
                   │          mark_missing                 revive            ▲
                   └──────────────────────── retire ─────────────────────────┘
 
-The CI has the set itself, and a name there may be taken by another owner. So `want` is written before the set is
-created: a set that a process finds under the name of a wanted record was created by Bullpen, even if the process that
-created it died before it could write down the set's id. A set that was there before is left alone. So every step after
-which a set of this name is taken for Bullpen's own asks for the set that had the name at that moment: `want`,
-`mark_missing`, and `correct` to another runner group, where other sets may have the name.
+The CI has the set itself, and another owner may take a name there at any time. So `want` draws a mark, once, and is
+written before the set is created with that mark as a label. A set with the mark was created by Bullpen, even if the
+process that created it died before it could write down the set's id. Every other set of the name is left alone, unless
+an operator says that it is Bullpen's. `want`, `mark_missing`, and `correct` to another runner group, where other sets
+may have the name, ask for the set that has the name at that moment: a taken name is refused before anything is written.
 
 The record has the rules by which every process judges the set's runners and jobs. Only the process that holds the set's
 session (set_session.py) should retire it: another one may have older settings.
@@ -95,7 +95,7 @@ def _completed(domain: str, known: Sequence[SetRepository]) -> str:
 @dataclass(frozen=True, slots=True)
 class ScaleSet:
     """One set. `ci_id` and `group_id` are the CI's ids, 0 while they are not known: a set whose group is not known was
-    not moved there yet."""
+    not moved there yet. `mark` is a label of the set at the CI, which no other owner knows."""
 
     id: str
     state: State
@@ -104,6 +104,7 @@ class ScaleSet:
     ci_id: int = 0
     group_id: int = 0
     owes: Debt | None = None
+    mark: str = ""
 
     @property
     def name(self) -> str:
@@ -142,7 +143,7 @@ Step = tuple[ScaleSet, tuple[Guard, ...]]
 
 
 class NameEvent(Event):
-    """After it, the set that has this name at the CI is Bullpen's. `existing` is what had it just before."""
+    """After it, Bullpen creates a set of this name at the CI. `existing` is what had the name just before."""
 
     existing: int = 0  # the CI's id of a set that has this name already; 0: there was none
     adopt: bool = False  # an operator says that the existing one is to be Bullpen's
@@ -150,13 +151,14 @@ class NameEvent(Event):
 
 class SetWanted(NameEvent):
     rules: SetRules
+    mark: str
 
 
 @transition(ABSENT, RETIRED, to=WANTED)
 def want(scale_set: ScaleSet, event: SetWanted) -> Step:
     """The settings ask for it. Written before it is created at the CI."""
     _check_owner(scale_set, event)
-    return replace(scale_set, rules=event.rules, ci_id=0, group_id=0), ()
+    return replace(scale_set, rules=event.rules, ci_id=0, group_id=0, mark=scale_set.mark or event.mark), ()
 
 
 class SetFound(Event):

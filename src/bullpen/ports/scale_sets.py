@@ -1,6 +1,7 @@
 """Runner scale sets: the jobs that a CI assigns to a set by its name, and the registrations of the set's runners.
 
-    set        find, find_named, create, correct, delete       what a workflow names in `runs-on`
+    set        find, find_named, find_everywhere, create,      what a workflow names in `runs-on`
+               correct, delete
     session    open, renew, close                              one for each set: only its holder hears of the set's jobs
     messages   poll, acquire, acknowledge                      each comes again, unchanged, until it is acknowledged
     runners    configure, runner, runner_named, remove_runner  a registration for one job each; the CI decides which job
@@ -135,6 +136,9 @@ class ScaleSets(Protocol):
         A name is unique within its group only. Raise Refused if there is no such group.
         """
 
+    async def find_everywhere(self, name: str) -> dict[str, RegisteredSet]:
+        """The sets of this name in all runner groups, by the name of the group. It takes a request for each group."""
+
     async def create(self, spec: ScaleSetSpec) -> RegisteredSet:
         """Make a set. Raise Conflict if its group has one of that name, Refused if there is no such group."""
 
@@ -193,5 +197,5 @@ class NoScaleSets:
     async def find(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise AssertionError(f"this CI has no scale sets: {args} {kwargs}")
 
-    find_named = create = correct = delete = open = renew = close = poll = find
+    find_named = find_everywhere = create = correct = delete = open = renew = close = poll = find
     acquire = acknowledge = configure = runner = runner_named = remove_runner = find

@@ -2,6 +2,7 @@
 
     rules             what the settings say about each set
     repository_ids    the ids of the repositories that sets name
+    ownership         whose set it is that has a name at the CI
     desired           sets at the CI and in the records against the settings
     set_writes        the steps of a set, each with its side at the CI
     retirement        the end of a set at the CI, after its last runner

@@ -11,7 +11,8 @@ Another process may have other settings. The one that holds the set's session de
 set, retires or revives it, until it stops, or its record has stood still for a whole lease. Any process creates a set
 again that the CI has lost, by the rules of the record.
 
-A set of the same name that Bullpen did not create is left alone, unless an operator says that it is Bullpen's.
+A set of the same name that Bullpen did not create (ownership.py) is left alone, unless an operator says that it is
+Bullpen's.
 """
 
 import asyncio
@@ -26,9 +27,10 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.model import scale_set as sets
 from bullpen.model.scale_set import RETIRED, ScaleSet, SetRules
 from bullpen.model.set_session import HELD, SetSession
-from bullpen.ports import Ports
+from bullpen.ports import Ports, RegisteredSet
+from bullpen.scale_sets.ownership import check_other_groups, find_in_group, is_own, taken
 from bullpen.scale_sets.repository_ids import RepositoryIds
-from bullpen.scale_sets.retirement import find_in_group, members_of
+from bullpen.scale_sets.retirement import members_of
 from bullpen.scale_sets.rules import rules_of, tables
 from bullpen.scale_sets.set_writes import SetWrites, drift, why_corrected
 from bullpen.scale_sets.stillness import StillSessions
@@ -159,7 +161,9 @@ class DesiredSets:
             reason = "the settings do not have it"
             step = _step("retire set", one, reason, self._writes.retire, session)
         elif rules is not None and not one.may_have_runners:
-            existing = await self._existing(name, rules.group)
+            existing = await self._existing(one, rules.group)
+            if name not in self._adopt:
+                await check_other_groups(self._ports, self._where(name), one)
             return _step("create set", one, "the settings ask for it", self._writes.want, rules, existing)
         elif rules is not None:
             by_rules = one.rules if veto else rules
@@ -184,23 +188,26 @@ class DesiredSets:
         if rules != one.rules and rules.group == group:
             return self._correction(one, rules, session)
         if rules.group == group:
-            ours = await self._ports.scale_sets.find_named(one.name, group)
+            seen = await self._ports.scale_sets.find_named(one.name, group)
         else:
-            ours = await find_in_group(self._ports, one.name, group)
-        if ours is not None:
-            return _step("find set", one, "it was created before", self._writes.found, ours)
+            seen = await find_in_group(self._ports, one.name, group)
+        if seen is not None and is_own(one, seen):
+            return _step("find set", one, "it was created before", self._writes.found, seen)
         if rules.group != group:
-            return self._correction(one, rules, session, await self._existing(one.name, rules.group))
+            return self._correction(one, rules, session, await self._existing(one, rules.group))
+        if seen is not None:
+            self._check_adopted(one.name, seen)
+            return _step("find set", one, "an operator says that it is Bullpen's", self._writes.found, seen)
         return _step("create set", one, "GitHub does not have it", self._writes.create)
 
     async def _of_ready(self, one: ScaleSet, rules: SetRules, session: SetSession | None) -> SetStep | None:
         seen = await self._ports.scale_sets.find(one.ci_id)
         if seen is None:
-            existing = await self._existing(one.name, one.rules.group)
+            existing = await self._existing(one, one.rules.group)
             return _step("recreate set", one, f"GitHub has lost it ({one.ci_id})", self._writes.mark_missing, existing)
         if rules != one.rules:
             moves = rules.group != one.rules.group
-            existing = await self._existing(one.name, rules.group, one.ci_id) if moves else 0
+            existing = await self._existing(one, rules.group) if moves else 0
             return self._correction(one, rules, session, existing)
         if not (differs := drift(one, seen)):
             self._refused.pop(one.name, None)
@@ -225,17 +232,18 @@ class DesiredSets:
         self._refused[one.name] = differs
         return stored
 
-    async def _existing(self, name: str, group: str, own: int = 0) -> int:
+    async def _existing(self, one: ScaleSet, group: str) -> int:
         """The id of the set that has this name; 0 if there is none. Raise Refused if it is another owner's."""
-        found = await self._ports.scale_sets.find_named(name, group)
-        if found is None or found.id == own or name in self._adopt:
-            return found.id if found is not None else 0
-        raise Refused(
-            f"{self._where(name)}.name ({name!r}): GitHub has a scale set of this name, {found.id}, that this pool did"
-            " not create",
-            remedy=f"Set another name. If no other pool or controller serves that set, take it with `bullpen refresh"
-            f" --adopt-set {name}`.",
-        )
+        found = await self._ports.scale_sets.find_named(one.name, group)
+        if found is None:
+            return 0
+        if not is_own(one, found):
+            self._check_adopted(one.name, found)
+        return found.id
+
+    def _check_adopted(self, name: str, found: RegisteredSet) -> None:
+        if name not in self._adopt:
+            raise taken(self._where(name), name, found)
 
     # ---- who decides
 

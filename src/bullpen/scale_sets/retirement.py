@@ -1,10 +1,11 @@
 """The end of a scale set that the settings do not have any more: once the CI has nothing of it, it is retired."""
 
-from bullpen.errors import Conflict, PermissionDenied, Refused
+from bullpen.errors import Conflict
 from bullpen.model import scale_set as sets
 from bullpen.model.instance import Instance
 from bullpen.model.scale_set import RETIRED, RETIRING, ScaleSet, SetGone
-from bullpen.ports import Ports, RegisteredSet
+from bullpen.ports import Ports
+from bullpen.scale_sets.ownership import find_in_group, is_own
 
 
 async def members_of(ports: Ports, scale_set: ScaleSet) -> list[Instance]:
@@ -36,19 +37,8 @@ async def finish_retiring(ports: Ports, scale_set: ScaleSet, *, by: str) -> Scal
 
 
 async def _ids(ports: Ports, scale_set: ScaleSet) -> list[int]:
-    """Of the set at the CI. A process may have created it and died before it wrote down the id: what has the name of a
-    wanted set is Bullpen's own."""
+    """Of the set at the CI. A process may have created it and died before it wrote down the id."""
     if scale_set.ci_id:
         return [scale_set.ci_id]
     found = await find_in_group(ports, scale_set.name, scale_set.rules.group)
-    return [found.id] if found is not None else []
-
-
-async def find_in_group(ports: Ports, name: str, group: str) -> RegisteredSet | None:
-    """The set of this name in a group that may not exist any more."""
-    try:
-        return await ports.scale_sets.find_named(name, group)
-    except PermissionDenied:
-        raise
-    except Refused:
-        return None
+    return [found.id] if found is not None and is_own(scale_set, found) else []

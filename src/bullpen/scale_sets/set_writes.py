@@ -17,21 +17,23 @@ from bullpen.model.scale_set import ScaleSet, SetRules
 from bullpen.model.set_session import SetSession, must_be_held
 from bullpen.model.transition import Change, Check, Guard
 from bullpen.ports import Ports, RegisteredSet, ScaleSetSpec
+from bullpen.scale_sets.ownership import draw_mark
 from bullpen.scale_sets.retirement import finish_retiring
 
 
 def spec_of(scale_set: ScaleSet) -> ScaleSetSpec:
-    """The set as the CI should have it. Its only label is its name, and runners do not update themselves: a machine
-    that is cleaned must have the program that its image has."""
-    return ScaleSetSpec(scale_set.name, scale_set.rules.group)
+    """The set as the CI should have it. Workflows name it by its name alone, and its mark shows whose it is. Runners do
+    not update themselves: a machine that is cleaned must have the program that its image has."""
+    labels = (scale_set.name, scale_set.mark) if scale_set.mark else ()
+    return ScaleSetSpec(scale_set.name, scale_set.rules.group, labels)
 
 
 def drift(scale_set: ScaleSet, seen: RegisteredSet) -> str:
-    """What differs at the CI; empty if nothing does. A CI that shows no labels or no group is believed."""
+    """What differs at the CI; empty if nothing does. A CI that shows no labels, no mark or no group is believed."""
     name, labels = scale_set.name.casefold(), {label.casefold() for label in seen.labels}
     differs = {
         f"the name {seen.name!r}": seen.name.casefold() != name,
-        f"the labels {', '.join(seen.labels)}": bool(labels) and labels != {name},
+        f"the labels {', '.join(seen.labels)}": bool(labels) and labels - {scale_set.mark} != {name},
         "updates of its runners": not seen.disable_update,
         "another runner group": seen.group not in (0, scale_set.group_id),
     }
@@ -49,8 +51,8 @@ class SetWrites:
 
     async def want(self, one: ScaleSet, rules: SetRules, existing: int) -> ScaleSet:
         """`existing` has the name, and is to be Bullpen's."""
-        told = self._told("the settings ask for it")
-        event = sets.SetWanted(**told, rules=rules, existing=existing, adopt=bool(existing))
+        told, mark = self._told("the settings ask for it"), draw_mark(self._ports.chance)
+        event = sets.SetWanted(**told, rules=rules, existing=existing, adopt=bool(existing), mark=mark)
         return await self._land(sets.want(one, event))
 
     async def create(self, one: ScaleSet) -> ScaleSet:

@@ -6,7 +6,7 @@ from functools import partial
 
 from bullpen.engines.memory.faults import Faults, request
 from bullpen.engines.memory.github import MemoryGithub
-from bullpen.engines.memory.set_service import HOLD
+from bullpen.engines.memory.set_service import GROUPS, HOLD
 from bullpen.errors import NotFound
 from bullpen.ports import (
     JitConfiguration,
@@ -36,6 +36,11 @@ class MemoryScaleSets:
     def find_named(self, name: str, group: str = "") -> RegisteredSet | None:
         found = self._service.named(name, group)
         return self._service.shown(found) if found is not None else None
+
+    @request("scale_sets.find_everywhere")
+    def find_everywhere(self, name: str) -> dict[str, RegisteredSet]:
+        found = {group: self._service.named(name, group) for group in GROUPS if group}
+        return {group: self._service.shown(one) for group, one in found.items() if one is not None}
 
     @request("scale_sets.create")
     def create(self, spec: ScaleSetSpec) -> RegisteredSet:

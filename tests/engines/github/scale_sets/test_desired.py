@@ -43,10 +43,12 @@ def shown(github: FakeGithub) -> list[tuple[str, int, list[str], bool]]:
 async def test_a_set_is_made_moved_and_deleted(github: FakeGithub) -> None:
     group, memory = github.add_group("acme", "builders"), Memory()
     assert (await pass_over(with_set(github, OF_ACME), memory)).failures == {}
-    assert shown(github) == [("bullpen-medium", 1, ["bullpen-medium"], True)]
+    (stored,) = memory.tables.scale_sets.values()
+    labels = ["bullpen-medium", stored.mark]
+    assert shown(github) == [("bullpen-medium", 1, labels, True)]
     report = await pass_over(with_set(github, {**OF_ACME, "runner_group": "builders"}), memory)
     assert report.failures == {}
-    assert shown(github) == [("bullpen-medium", group.id, ["bullpen-medium"], True)]
+    assert shown(github) == [("bullpen-medium", group.id, labels, True)]
     assert (await pass_over(with_set(github, {**OF_ACME, "runner_group": "builders"}), memory)).actions == []
     await pass_over(with_set(github, None), memory)
     assert shown(github) == []

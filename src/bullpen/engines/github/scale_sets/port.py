@@ -1,5 +1,6 @@
 """`ports.ScaleSets` on GitHub: sets and the registrations of their runners. `sessions` has the messages."""
 
+import asyncio
 from typing import Any
 
 from bullpen.engines.github.answers import understood
@@ -33,13 +34,21 @@ class GithubScaleSets(MessageSessions):
             return parsing.scale_set(answer.content)
 
     async def find_named(self, name: str, group: str = "") -> RegisteredSet | None:
-        group_id = await self._group(group)
+        return await self._named(name, await self._group(group))
+
+    async def find_everywhere(self, name: str) -> dict[str, RegisteredSet]:
+        groups = {"Default": DEFAULT_GROUP, **await self.groups()}
+        places = {id: group for group, id in groups.items()}  # the default one may have another name
+        found = await asyncio.gather(*(self._named(name, id) for id in places))
+        return {group: one for group, one in zip(places.values(), found, strict=True) if one is not None}
+
+    async def _named(self, name: str, group_id: int) -> RegisteredSet | None:
         call = ServiceCall("GET", SETS, {"runnerGroupId": str(group_id), "name": name})
         answer = await self._service.ask(call)
         with understood(call.named()):
             found = parsing.scale_sets(answer.content)
-        ours = [one for one in found if one.group in (group_id, 0) and one.name.casefold() == name.casefold()]
-        return ours[0] if ours else None
+        named = [one for one in found if one.group in (group_id, 0) and one.name.casefold() == name.casefold()]
+        return named[0] if named else None
 
     async def create(self, spec: ScaleSetSpec) -> RegisteredSet:
         return await self._written(ServiceCall("POST", SETS), spec)
