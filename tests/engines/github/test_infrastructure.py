@@ -12,6 +12,7 @@ from bullpen.config import Agent, ScaleSetSettings, Settings
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.infrastructure import ROTATE, SECRET, GithubInfrastructure
 from bullpen.engines.github.releases import Releases
+from bullpen.engines.github.scale_sets.doctor import SetChecks
 from bullpen.engines.memory import Memory
 from bullpen.errors import PermissionDenied
 from bullpen.ports import Gap, Infrastructure, NoInfrastructure, Vault
@@ -237,6 +238,8 @@ async def test_a_group_that_is_closed_to_a_repository_of_its_scale_set_is_found(
     assert found.health is Health.FAILED
     closed = "github.scale-sets.medium.runner-group: the group 'builders' is closed to acme/widgets"
     assert (found.found, found.remedy[:10]) == (closed, "Admit them")
+    assert 'organisation permission "Self-hosted runners: write"' in found.remedy
+    assert "set github.scale-sets.medium.runner-group to a group that admits them" in found.remedy
     assert (await of_sets(github, runner_group="builders", repositories=("acme/gadgets",))).health is Health.OK
 
 
@@ -247,12 +250,34 @@ async def test_a_group_for_private_repositories_that_has_a_public_one_in_its_sca
     found = await of_sets(github, repositories=("acme/widgets", "acme/website/77"))
     assert found.health is Health.FAILED
     assert "is closed to public repositories, and acme/website is public" in found.found
+    assert 'organisation permission "Self-hosted runners: write"' in found.remedy
+    assert "set github.runner-group to a group that allows them" in found.remedy
 
 
-async def test_what_cannot_be_asked_about_a_group_is_not_reported(github: FakeGithub) -> None:
+@pytest.mark.parametrize("path", ["GET */actions/runner-groups?*", "GET */runner-groups/*/repositories*"])
+async def test_a_check_of_a_group_that_is_not_allowed_is_a_warning_that_names_the_permission(
+    github: FakeGithub, path: str
+) -> None:
     github.add_group("acme", "builders", ["acme/gone"])
-    github.fail("GET */runner-groups/*/repositories*", 403, times=None)
-    assert (await of_sets(github, runner_group="builders")).health is Health.OK
+    github.fail(path, 403, times=None)
+    found = await of_sets(github, runner_group="builders")
+    assert found.health is Health.WARNING
+    assert "whether their runner groups admit their repositories was not checked: " in found.found
+    assert 'Grant the organisation permission "Self-hosted runners: read"' in found.remedy
+    assert "github.scale-sets.medium.runner-group" in found.remedy
+
+
+async def test_a_group_that_github_does_not_list_is_a_warning(
+    github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none(*_: object) -> list[dict[str, Any]]:
+        return []
+
+    github.add_group("acme", "builders", ["acme/widgets"])
+    monkeypatch.setattr(SetChecks, "_listed", none)
+    found = await of_sets(github, runner_group="builders")
+    assert found.health is Health.WARNING
+    assert "was not checked: GitHub does not list the runner group 'builders'" in found.found
 
 
 async def test_runners_that_github_refuses_soon_are_found(github: FakeGithub) -> None:

@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from bullpen.config import ScaleSetSettings, Settings
-from bullpen.engines.github.answers import GithubCall
+from bullpen.engines.github.answers import GithubCall, understood
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.permissions import READ_METADATA, runners
 from bullpen.engines.github.scale_sets.port import GithubScaleSets
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, NotFound
 from bullpen.ports.health import Found, Health
 from bullpen.settings.scale_sets import EVERY, completed, named_repository
 
+GROUPS = GithubCall("GET", "/actions/runner-groups")
 OPEN_TO_SELECTED = "selected"  # visibility of a group
 
 
@@ -22,6 +23,8 @@ class SetChecks:
     def __init__(self, client: GithubClient, settings: Settings) -> None:
         self._client = client
         self._sets = completed(settings)
+        scope = client.settings.scope
+        self._listing, self._changing = runners(scope, "read"), runners(scope, "write")
         self._own_groups = {key: bool(one.runner_group) for key, one in settings.github.scale_sets.items()}
 
     async def groups(self) -> Found:
@@ -29,29 +32,43 @@ class SetChecks:
         for key, one in self._sets.items():
             if one.runner_group and one.runner_group.casefold() not in known:
                 missing = f"{self._setting(key)} ({one.runner_group!r}): there is no such runner group"
-                return Health.FAILED, missing, "Create it, or correct the setting."
-        if closed := await self._closed():
-            return closed
-        return Health.OK, f"the credentials are accepted; {', '.join(one.name for one in self._sets.values())}"
+                return Health.FAILED, missing, f"Create it, which needs {self._changing}, or correct the setting."
+        accepted = f"the credentials are accepted; {', '.join(one.name for one in self._sets.values())}"
+        try:
+            closed = await self._closed()
+        except BullpenError as exc:
+            skipped = f"{accepted}; whether their runner groups admit their repositories was not checked: {exc}"
+            needed = f"Grant the {self._listing}, or compare {', '.join(self._settings())} with GitHub yourself."
+            return Health.WARNING, skipped, needed
+        return closed or (Health.OK, accepted)
 
     async def _closed(self) -> Found | None:
-        """A group that does not admit a repository of its set; None if there is none, or if that cannot be asked."""
+        """A group that does not admit a repository of its set; None if there is none. Raise what keeps it from that."""
         if "/" in self._client.settings.scope:
             return None
-        try:
-            groups = await self._listed("", "runner_groups")
-            for key, one in self._sets.items():
-                group = next(group for group in groups if _is_group(group, one.runner_group))
+        groups = await self._listed("", "runner_groups")
+        for key, one in self._sets.items():
+            with understood(GROUPS):
+                group = next((group for group in groups if _is_group(group, one.runner_group)), None)
+                if group is None:
+                    raise NotFound(f"GitHub does not list the runner group {one.runner_group or 'Default'!r}")
                 where = f"{self._setting(key)}: the group {group['name']!r} is closed to"
                 missing = await self._missing(group, one) if group["visibility"] == OPEN_TO_SELECTED else []
-                if missing:
-                    text = f"{where} {', '.join(missing)}"
-                    return Health.FAILED, text, "Admit them in the organisation's settings of this runner group."
-                if public := await self._public(group, one):
-                    text = f"{where} public repositories, and {', '.join(public)} is public"
-                    return Health.FAILED, text, "Allow public repositories there only if you trust all who may fork."
-        except (BullpenError, LookupError, TypeError, ValueError, AttributeError, StopIteration):
-            return None
+                public = await self._public(group, one)
+            remedy = f"as an owner of the organisation or with the {self._changing}, or set {self._setting(key)}"
+            if missing:
+                return (
+                    Health.FAILED,
+                    f"{where} {', '.join(missing)}",
+                    f"Admit them in the settings of this group, {remedy} to a group that admits them.",
+                )
+            if public:
+                return (
+                    Health.FAILED,
+                    f"{where} public repositories, and {', '.join(public)} is public",
+                    f"If you trust all who may fork it, allow public repositories there, {remedy} to a group that"
+                    " allows them.",
+                )
         return None
 
     async def _missing(self, group: Mapping[str, Any], one: ScaleSetSettings) -> list[str]:
@@ -72,9 +89,11 @@ class SetChecks:
         return found
 
     async def _listed(self, path: str, key: str) -> list[dict[str, Any]]:
-        right = runners(self._client.settings.scope, "read")
-        call = GithubCall("GET", f"{self._client.scope_path}/actions/runner-groups{path}", right)
+        call = GithubCall("GET", f"{self._client.scope_path}/actions/runner-groups{path}", self._listing)
         return list(await self._client.listed(call, key) or [])
+
+    def _settings(self) -> list[str]:
+        return [*dict.fromkeys(map(self._setting, self._sets))]
 
     def _setting(self, key: str) -> str:
         return f"github.scale-sets.{key}.runner-group" if self._own_groups[key] else "github.runner-group"
