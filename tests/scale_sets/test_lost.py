@@ -286,6 +286,57 @@ async def test_a_runner_that_is_cut_off_from_bullpen_and_online_at_github_is_not
         assert hub_of(world).reruns == []
 
 
+# ---- under a job that goes on without its agent
+
+
+def mutes_on_its_next_job(world: World) -> None:
+    """The agent whose runner gets the next job is gone before a heartbeat names the job. Its runner goes on."""
+    hub = hub_of(world)
+    usual = hub.on_work
+
+    def mute(id: str, activity: Activity | None) -> None:
+        hub.on_work = usual
+        mutes(world, id)
+
+    hub.on_work = mute
+
+
+@pytest.mark.parametrize("is_reported", [True, False], ids=["its agent reported the job", "GitHub alone knows the job"])
+async def test_a_member_whose_agent_died_under_its_job_leaves_its_place_once_the_job_has_ended(
+    is_reported: bool,
+) -> None:
+    async with a_set_world(settings_of(max=1, max_runtime_min=60)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        if not is_reported:
+            mutes_on_its_next_job(world)
+        first = push(world, lasts=600.0)
+        hangs = await until_taken(world, first)
+        await asyncio.sleep(60)
+        if is_reported:
+            mutes(world, hangs)
+        assert names_job(activity_of(world, hangs)) is is_reported
+        await asyncio.sleep(400)
+        assert hangs in machines(world)
+        await until_done(world, first)
+        assert conclusions(world, first) == [Conclusion.SUCCESS]
+        second = push(world, lasts=30.0)
+        assert await until_done(world, second) < 300
+        assert state(world, hangs) == TERMINATED
+
+
+async def test_a_member_whose_agent_died_under_its_job_keeps_the_threshold_that_it_had() -> None:
+    async with a_set_world(settings_of(max=1, max_runtime_min=60)) as world:
+        serve(world)
+        run = push(world, lasts=3600.0)
+        hangs = await until_taken(world, run)
+        await asyncio.sleep(60)
+        mutes(world, hangs)
+        threshold = world.memory.tables.instances[hangs].threshold
+        await asyncio.sleep(3000)
+        assert world.memory.tables.instances[hangs].threshold == threshold
+
+
 # ---- a job whose end is not certain
 
 

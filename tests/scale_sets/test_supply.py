@@ -13,6 +13,7 @@ from bullpen.model.ticket import Requirements
 from bullpen.ports.demand import JobDemand, JobStart
 from bullpen.scale_sets.members import MemberState, SetMember
 from bullpen.scale_sets.supply import (
+    BETWEEN_JOBS,
     GHOST,
     GHOST_AGAIN,
     OUTAGE,
@@ -42,11 +43,17 @@ def a_demand(assigned: int = 0, running: int = 0, **changed: Any) -> JobDemand:
 
 
 def a_member(
-    id: str, state: MemberState = IDLE, for_: float = 0.0, threshold: timedelta | None = None, rules: str = DIGEST
+    id: str,
+    state: MemberState = IDLE,
+    for_: float = 0.0,
+    threshold: timedelta | None = None,
+    rules: str = DIGEST,
+    *,
+    is_heard: bool = True,
 ) -> SetMember:
     instance = replace(engaged(id)[-1].after, threshold=NOW + (threshold or timedelta(days=1)))
     listening = Listening(f"pool.{id}.{instance.round[:8]}.1", 1, rules) if state is IDLE else None
-    return SetMember(instance, state, TIME - for_, listening)
+    return SetMember(instance, state, TIME - for_, listening, is_heard=is_heard)
 
 
 def planned(
@@ -116,6 +123,29 @@ def test_without_an_answer_of_the_ci_nothing_is_claimed_or_withdrawn_and_thresho
 def test_a_member_under_a_job_is_not_renewed() -> None:
     """Its agent reports the job, and the longest runtime ends it."""
     assert planned(a_demand(), a_member("i-1", BUSY, threshold=timedelta(minutes=5))).renew == ()
+
+
+SHORT = timedelta(minutes=5)
+ANSWERS = pytest.mark.parametrize("demand", [None, a_demand()], ids=["outage", "the CI answers"])
+
+
+@ANSWERS
+@pytest.mark.parametrize("state", [STARTING, CLEANING])
+def test_a_silent_member_is_not_renewed(demand: JobDemand | None, state: MemberState) -> None:
+    """Its agent may be dead. It would occupy a place of its set for ever."""
+    assert planned(demand, a_member("i-1", state, threshold=SHORT, is_heard=False)).renew == ()
+
+
+@ANSWERS
+def test_a_member_that_gets_one_job_after_the_other_is_renewed_between_them(demand: JobDemand | None) -> None:
+    """It may have its next job before it is ever seen idle, and would meet its threshold under that job."""
+    assert planned(demand, a_member("i-1", CLEANING, threshold=SHORT)).renew == ("i-1",)
+
+
+def test_a_member_that_does_not_register_again_for_long_is_not_renewed_unless_the_ci_is_away() -> None:
+    hangs = a_member("i-1", CLEANING, for_=BETWEEN_JOBS, threshold=SHORT)
+    assert planned(a_demand(), hangs).renew == ()
+    assert planned(None, hangs).renew == ("i-1",)
 
 
 def test_a_job_that_waits_beside_an_idle_member_recalls_the_longest_idle_and_claims_one_more() -> None:

@@ -5,8 +5,9 @@ replaced like any other that is missing (refresh/warm.py). Only the sweep's verd
 looks old may be a wrong clock, and many that fall silent at once may be a failure of the receiving process
 (protection.py).
 
-The same goes for a member of a scale set that reports no job: its set gets another. A member that GitHub gave a job to
-is left to bullpen.workflows, whether its worker reported that job or died before it could.
+The same goes for a member of a scale set that has no job: its set gets another. A member that GitHub gave a job to is
+left to bullpen.workflows, whether its worker reported that job or died before it could. Once that loss is settled, the
+job has ended: the machine may still live, but its runner had one job, and no agent registers it again.
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,9 @@ async def lost_instances(ports: Ports, among: Sequence[Instance]) -> dict[str, s
     found: dict[str, str] = {}
     for one in lost:
         newest = pulses[one.instance_id].heartbeat
-        if one.beat_at is None or names_job(one.activity) or one.instance_id in given:
+        is_settled = one.instance_id in members and not one.owes_reschedule
+        has_job = names_job(one.activity) or one.instance_id in given
+        if one.beat_at is None or (has_job and not is_settled):
             continue
         if newest is None or newest.at <= one.beat_at:
             found[one.instance_id] = f"its worker is lost: no beat since {one.beat_at:%H:%M:%S}"

@@ -5,6 +5,9 @@
     busy       a living agent reports the job that it executes, or stopped listening a moment ago: it has got one
     cleaning   between two jobs, or without a sign of life: it counts towards the largest number only
 
+A member that is silent may be starting or cleaning by these rules, and still have a job: its agent may be dead or cut
+off, while its runner goes on for the CI. So a member counts as free only while its agent is heard.
+
 GitHub's counts of runners include registrations of dead machines, so they are never used.
 """
 
@@ -32,13 +35,15 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """`since` is when this process first saw it in this state, by the event loop."""
+    """`since` is when this process first saw it in this state, by the event loop. Of one that is not heard, nothing is
+    known: neither a registration nor a job."""
 
     instance: Instance
     state: MemberState
     since: float
     listening: Listening | None = None
     activity: Activity | None = None
+    is_heard: bool = False  # its agent lives
 
     @property
     def id(self) -> str:
@@ -92,13 +97,14 @@ class MemberWatch:
             seen.moved_at = now if is_recent else None
         elif pulse.heartbeat != seen.heartbeat:
             seen.heartbeat, seen.moved_at = pulse.heartbeat, now
-        said = pulse.heartbeat.activity if pulse.heartbeat is not None and self._lives(seen, now) else ""
+        is_heard = self._lives(seen, now)
+        said = pulse.heartbeat.activity if pulse.heartbeat is not None and is_heard else ""
         activity, listening = parse(said), parse_listening(said)
         state = self._state(one, seen, activity, listening, now)
         if (state, one.round) != (seen.state, seen.round):
             seen.state, seen.round, seen.since, seen.had_job = state, one.round, now, False
         seen.had_job |= activity is not None
-        return SetMember(one, state, seen.since, listening, activity)
+        return SetMember(one, state, seen.since, listening, activity, is_heard)
 
     def _state(
         self, one: Instance, seen: _Seen, activity: Activity | None, listening: Listening | None, now: float

@@ -38,6 +38,7 @@ QUEUED = 20.0  # seconds that a job may be queued before the CI has announced it
 UNANNOUNCED = 300.0  # seconds in which one member waits for a queued job that the CI did not announce
 MARGIN = 900.0  # seconds of a member's threshold beyond the longest job
 RENEWED_BELOW = 300.0  # seconds of that margin that may be left
+BETWEEN_JOBS = 600.0  # seconds that a member may take from one job to the next registration: cleaning takes 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,10 @@ def plan(
 ) -> SupplyPlan:
     """`needs` is what the set asks of an instance, None if its class is not configured any more. `claiming` claims are
     under way and not among the members yet."""
-    renew = _ids(one for one in members if _is_short(one, scale_set, now))
-    if demand is None or time - demand.heard_at > OUTAGE:
+    is_frozen = demand is None or time - demand.heard_at > OUTAGE
+    waits = [one for one in members if is_frozen or one.state is MemberState.IDLE or time - one.since < BETWEEN_JOBS]
+    renew = _ids(one for one in waits if _is_short(one, scale_set, now))
+    if demand is None or is_frozen:
         return SupplyPlan(replace(memory, beside_since=None), renew=renew, is_frozen=True)
     memory = _fallen(_heeded(memory, demand, members, time), demand)
     listening = sorted(_in(members, MemberState.IDLE), key=lambda one: (one.since, one.id))
@@ -191,7 +194,8 @@ def _probes(scale_set: ScaleSet, demand: JobDemand, memory: SupplyMemory, time: 
 
 
 def _is_short(one: SetMember, scale_set: ScaleSet, now: datetime) -> bool:
-    """Whether a job that begins now might meet the member's threshold."""
-    if one.instance.state is not RUNNING or one.state is MemberState.BUSY:
+    """Whether a job that begins now might meet the member's threshold. To one that is silent no job comes any more: at
+    the latest its threshold ends it."""
+    if one.instance.state is not RUNNING or one.state is MemberState.BUSY or not one.is_heard:
         return False
     return one.instance.threshold - now < timedelta(seconds=scale_set.rules.max_runtime + RENEWED_BELOW)
