@@ -5,8 +5,10 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context
 
+import msgspec
 import pytest
 
+from bullpen.config import Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory.set_messages import SetTroubles
 from bullpen.model.activity import Activity, names_job
@@ -323,6 +325,41 @@ async def test_a_member_whose_agent_died_under_its_job_leaves_its_place_once_the
         second = push(world, lasts=30.0)
         assert await until_done(world, second) < 300
         assert state(world, hangs) == TERMINATED
+
+
+def retired(settings: Settings) -> Settings:
+    """The set left the settings."""
+    return msgspec.structs.replace(settings, github=msgspec.structs.replace(settings.github, scale_sets={}))
+
+
+def with_a_new_image(settings: Settings) -> Settings:
+    small = msgspec.structs.replace(settings.classes["small"], image_generation=2)
+    return msgspec.structs.replace(settings, classes={"small": small})
+
+
+@pytest.mark.parametrize("changed", [retired, with_a_new_image])
+@pytest.mark.parametrize("is_reported", [True, False], ids=["its agent reported the job", "GitHub alone knows the job"])
+async def test_a_runner_that_is_cut_off_finishes_its_job_although_its_set_does_not_take_it_any_more(
+    changed: Callable[[Settings], Settings], is_reported: bool
+) -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serving = serve(world)
+        await asyncio.sleep(60)
+        if not is_reported:
+            mutes_on_its_next_job(world)
+        run = push(world, lasts=1500.0)
+        cut_off = await until_taken(world, run)
+        await asyncio.sleep(60)
+        mutes(world, cut_off)
+        await asyncio.sleep(2)
+        serving.kill()
+        await asyncio.sleep(20)
+        world.settings = changed(world.settings)
+        serve(world, "web-2")
+        await until_done(world, run)
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+        await asyncio.sleep(300)
+        assert state(world, cut_off) == TERMINATED
 
 
 async def test_a_member_whose_agent_died_under_its_job_keeps_the_threshold_that_it_had() -> None:

@@ -203,6 +203,19 @@ def test_a_set_that_retires_gets_no_runner_and_gives_back_all_that_are_free() ->
     assert (made.claims, made.withdraw, sorted(made.release)) == (0, ("i-1",), ["i-3", "i-4"])
 
 
+def test_a_silent_member_stays_when_its_set_retires_because_its_runner_may_have_a_job() -> None:
+    silent = [a_member("i-1", CLEANING, is_heard=False), a_member("i-2", STARTING, is_heard=False)]
+    made = planned(a_demand(), *silent, scale_set=retiring()[-1].after)
+    assert (made.withdraw, made.release) == ((), ())
+
+
+def test_a_member_that_listens_and_is_not_idle_yet_loses_its_registration_before_it_leaves() -> None:
+    starting = replace(a_member("i-1"), state=STARTING)
+    assert starting.listening is not None
+    made = planned(a_demand(), starting, scale_set=retiring()[-1].after)
+    assert (made.withdraw, made.release) == (("i-1",), ())
+
+
 def hinted(since: float, at: float | None = None) -> SupplyMemory:
     """A webhook showed a queued job so many seconds ago, and did so again later."""
     return SupplyMemory(queued=QueuedHint(TIME - since, TIME - (since if at is None else at)))
@@ -257,3 +270,6 @@ def test_what_the_set_does_not_take_any_more_leaves_and_is_replaced() -> None:
     starting = replace(unfit[1], state=STARTING, listening=None)
     made = planned(a_demand(), unfit[0], starting, a_member("i-3"), min=3)
     assert (made.withdraw, made.release, made.claims) == (("i-1",), ("i-2",), 2)
+    silent = replace(starting, is_heard=False)
+    made = planned(a_demand(), silent, min=1)
+    assert (made.withdraw, made.release, made.claims) == ((), (), 1)

@@ -239,7 +239,7 @@ class Supplier:
 
     async def _deregistered(self, members: Sequence[SetMember]) -> list[Instance]:
         """Those whose registration the CI has removed: it knows of no job there."""
-        listening = [one for one in members if one.state is MemberState.IDLE and one.listening is not None]
+        listening = [one for one in members if one.listening is not None]
         if not listening:
             return []
         remove = self._ports.scale_sets.remove_runner

@@ -70,8 +70,8 @@ class SupplyPlan:
     memory: SupplyMemory
     waiting: int = 0
     claims: int = 0
-    withdraw: tuple[str, ...] = ()  # idle, and not needed
-    release: tuple[str, ...] = ()  # not idle yet, and their set does not take them any more
+    withdraw: tuple[str, ...] = ()  # registered, and not needed
+    release: tuple[str, ...] = ()  # not registered, and their set does not take them any more
     recall: tuple[str, ...] = ()  # jobs wait beside them, and the CI gives them none
     outdated: tuple[str, ...] = ()  # idle, and would judge their job by rules that the set had before
     renew: tuple[str, ...] = ()
@@ -103,11 +103,11 @@ def plan(
     starting = _in(members, MemberState.STARTING)
     waiting = _waiting(demand, members, memory, time)
     if scale_set.state is not READY:
-        free = (*starting, *_in(members, MemberState.CLEANING))
-        return SupplyPlan(memory, waiting, withdraw=_ids(listening), release=_ids(free), renew=renew)
+        strange, release = _leaving((*listening, *starting, *_in(members, MemberState.CLEANING)))
+        return SupplyPlan(memory, waiting, withdraw=strange, release=release, renew=renew)
     # One of another domain, class or image must not get a job of the set any more, and serves no need.
-    unfit = {one.id for one in (*listening, *starting) if mismatch(one.instance, scale_set, needs)}
-    strange, release = (_ids(one for one in some if one.id in unfit) for some in (listening, starting))
+    unfit = {one.id: one for one in (*listening, *starting) if mismatch(one.instance, scale_set, needs)}
+    strange, release = _leaving([*unfit.values()])
     idle, starting = ([one for one in some if one.id not in unfit] for some in (listening, starting))
     memory = _beside(memory, demand, bool(waiting and idle), time)
     if waiting and memory.beside_since is not None and time - memory.beside_since >= PHANTOM:
@@ -142,6 +142,13 @@ def _ids(members: Iterable[SetMember]) -> tuple[str, ...]:
 
 def _in(members: Sequence[SetMember], state: MemberState) -> list[SetMember]:
     return [one for one in members if one.state is state]
+
+
+def _leaving(members: Sequence[SetMember]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Which of these to withdraw, and which to release: their agents say that they have neither a runner nor a job. A
+    silent one stays, because its runner may have a job. If its agent is dead, it is ended as lost."""
+    withdraw = [one for one in members if one.listening is not None]
+    return _ids(withdraw), _ids(one for one in members if one.is_heard and one.listening is None)
 
 
 def _waiting(demand: JobDemand, members: Sequence[SetMember], memory: SupplyMemory, time: float) -> int:
