@@ -145,3 +145,27 @@ async def test_without_heartbeats_a_set_that_left_the_settings_is_given_up_and_n
         assert len([one for one in caplog.records if "not served without heartbeats" in one.getMessage()]) == 1
         await until_done(world, run)
         assert hub_of(world).runs[run].shown().conclusion == "success"
+
+
+async def test_a_holder_that_gives_up_its_set_closes_the_session_however_long_that_takes() -> None:
+    async with a_set_world() as world:
+        made: list[tuple[Service, Ports]] = []
+
+        async def main(ports: Ports) -> None:
+            made.append((Service(ports, world.settings, process="web-1"), ports))
+            await made[0][0].run(asyncio.Event())
+
+        world.agents["web-1"], _ = world.start("web-1", main)
+        await asyncio.sleep(60)
+        ((service, ports),) = made
+        close = ports.scale_sets.close
+
+        async def close_slowly(set_id: int, session_id: str) -> None:
+            await asyncio.sleep(7)  # several turns of the controller
+            await close(set_id, session_id)
+
+        ports.scale_sets.close = close_slowly  # type: ignore[method-assign]
+        service.adopt(msgspec.structs.replace(world.settings, liveness=Liveness(tracking=False)))
+        await asyncio.sleep(30)
+        assert (session(world).state, session(world).ci_session) == (FREE, "")
+        assert set_of(world).session is None

@@ -5,7 +5,7 @@ take it over once it has stood still for a whole lease.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from bullpen.config import Settings
 from bullpen.model.scale_set import WANTED, ScaleSet
@@ -80,8 +80,7 @@ class ScaleSetController:
             await self._compare()
             found = await self._ports.records.scale_sets()
         served = {name: one for name, one in found.items() if is_served(one) and self._hears(name)}
-        for name in [name for name in self._holders if name not in served]:
-            self._tasks[name].cancel()
+        self._give_up([task for name, task in self._tasks.items() if name not in served])
         for name, holder in self._holders.items():
             if name in served and served[name] != holder.scale_set:
                 holder.adopt(served[name], self._linger(name))
@@ -95,8 +94,7 @@ class ScaleSetController:
         self._tracks = settings.liveness.tracking
         self._unheard.clear()
         if not self._tracks:  # at once: in a moment every runner of theirs looks silent
-            for task in self._tasks.values():
-                task.cancel()
+            self._give_up(self._tasks.values())
 
     def _hears(self, name: str) -> bool:
         """Whether heartbeats say what the runners of a set do. The settings allow no set without them, but a set that
@@ -110,8 +108,7 @@ class ScaleSetController:
     async def stop(self) -> None:
         """Give up every set, so that another process can take it at once."""
         self._is_stopping = True
-        for task in self._tasks.values():
-            task.cancel()
+        self._give_up(self._tasks.values())
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._tasks.clear()
         self._holders.clear()
@@ -169,6 +166,13 @@ class ScaleSetController:
                 on_queued=self.note_queued,
             )
             self._tasks[name] = asyncio.get_running_loop().create_task(holder.run())
+
+    def _give_up(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        """End these holders, each once: a holder closes its session at its end, and that may take longer than a turn of
+        this loop."""
+        for task in tasks:
+            if not task.cancelling():
+                task.cancel()
 
     def _reap(self) -> None:
         """Forget holders that have ended. Raise their unexpected errors."""
