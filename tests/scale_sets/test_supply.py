@@ -216,6 +216,12 @@ def test_a_member_that_listens_and_is_not_idle_yet_loses_its_registration_before
     assert (made.withdraw, made.release) == (("i-1",), ())
 
 
+def test_a_set_that_retires_gives_them_back_also_if_the_ci_says_nothing_of_it_any_more() -> None:
+    members = [a_member("i-1"), a_member("i-2", BUSY), a_member("i-3", CLEANING), a_member("i-4", STARTING)]
+    made = planned(None, *members, scale_set=retiring()[-1].after)
+    assert (made.is_frozen, made.withdraw, sorted(made.release)) == (False, ("i-1",), ["i-3", "i-4"])
+
+
 def hinted(since: float, at: float | None = None) -> SupplyMemory:
     """A webhook showed a queued job so many seconds ago, and did so again later."""
     return SupplyMemory(queued=QueuedHint(TIME - since, TIME - (since if at is None else at)))

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from bullpen.config import Settings
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.scale_set import WANTED, ScaleSet
 from bullpen.ports import Ports
 from bullpen.scale_sets.desired import DesiredSets
@@ -21,8 +22,18 @@ from bullpen.structured_log import get_logger
 RECONCILED = 60.0  # seconds between two comparisons with the settings: later only accidents change a set
 MISSING = 10.0  # seconds between two attempts to create a set that the CI does not have
 RESTED = 30.0  # seconds after giving up a set that is still served: another process goes first
+LONGEST_MISSING = 300.0  # seconds before a set is taken again that the CI still does not have; doubled up to here
 
 log = get_logger("bullpen.scale_sets")
+
+
+@dataclass(frozen=True, slots=True)
+class _MissingSet:
+    """The CI does not have the set of this id. It is not taken again before `until`, unless it gets another id."""
+
+    ci_id: int
+    pause: float
+    until: float
 
 
 class ScaleSetController:
@@ -48,6 +59,7 @@ class ScaleSetController:
         self._holders: dict[str, SetHolder] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._not_before: dict[str, float] = {}
+        self._missing: dict[str, _MissingSet] = {}
         self._queued = QueuedLabels()
         self._hints = QueuedHints(ports)
         self._names: frozenset[str] = frozenset()  # of the sets, without regard to case
@@ -150,7 +162,9 @@ class ScaleSetController:
         sessions = await self._ports.records.set_sessions()
         time = asyncio.get_running_loop().time()
         for name, scale_set in free.items():
-            if time < self._not_before.get(name, 0.0):
+            missing = self._missing.get(name)
+            is_missing = missing is not None and missing.ci_id == scale_set.ci_id and time < missing.until
+            if time < self._not_before.get(name, 0.0) or is_missing:
                 continue
             record = await self._stand_by.try_take(name, sessions.get(name))
             if record is None:
@@ -180,11 +194,22 @@ class ScaleSetController:
         for name in ended:
             holder = self._holders.pop(name)
             del self._tasks[name]
-            # Another process has it, or should try; a set that is missing is taken again once it exists.
-            rest = RESTED
             if holder.listener.is_missing:
-                rest = self._compare_at = 0.0
-            self._not_before[name] = asyncio.get_running_loop().time() + rest
+                self._meet_missing(holder)
+            else:  # another process has it, or should try
+                self._not_before[name] = asyncio.get_running_loop().time() + RESTED
         for task in ended.values():
             if not task.cancelled():
                 task.result()
+
+    def _meet_missing(self, holder: SetHolder) -> None:
+        """The CI has deleted a set. It is compared with the settings at once, which creates it again, under another id.
+        Where that fails, this process takes it less and less often."""
+        one, before = holder.scale_set, self._missing.get(holder.scale_set.name)
+        pause = MISSING
+        if before is None or before.ci_id != one.ci_id or holder.listener.current() is not None:
+            log.error("scale set was deleted at the CI", set=one.name, id=one.ci_id)
+            self._compare_at = 0.0
+        else:
+            pause = min(2 * before.pause, LONGEST_MISSING)
+        self._missing[one.name] = _MissingSet(one.ci_id, pause, asyncio.get_running_loop().time() + pause)

@@ -69,7 +69,7 @@ class SetHolder:
 
     async def _give_up(self) -> None:
         """Close the session, and let the next process have the set at once. If that fails, its lease runs out."""
-        if self.listener.is_missing:
+        if self.listener.is_missing and self.scale_set.state is READY:
             await self._recall_idle()
         closed = await self.listener.close()
         if not self.record.is_lost:
@@ -79,7 +79,6 @@ class SetHolder:
     async def _recall_idle(self) -> None:
         """The CI has deleted the set: idle runners register with the one that is created in its place. That it is
         missing is written by `desired`, which also looks whether another owner has taken its name."""
-        log.error("scale set was deleted at the CI", set=self.scale_set.name, id=self.scale_set.ci_id)
         with suppress(BullpenError):
             await self.supplier.recall_idle("its scale set was deleted")
 

@@ -92,9 +92,16 @@ class SetListener:
 
     async def run(self) -> None:
         """Listen until it is cancelled, the set is missing, or the CI has not answered for long. Raise SessionLost if
-        another process holds the set, and Outdated if a newer program has taken over the store."""
-        while not self.is_missing and self.failing_for() < GIVEN_UP_AFTER:
-            await self._turn()
+        another process holds the set, and Outdated if a newer program has taken over the store.
+
+        A set that retires needs no session to give its runners back: if it is missing, nothing is left to hear."""
+        while self.is_missing or self.failing_for() < GIVEN_UP_AFTER:
+            if not self.is_missing:
+                await self._turn()
+            elif self.scale_set.state is RETIRING:
+                await asyncio.sleep(LONGEST_BACKOFF)
+            else:
+                return
 
     async def close(self) -> bool:
         """End the session, if one is open; returns whether none is."""
@@ -125,6 +132,9 @@ class SetListener:
         except NotFound as exc:
             self.is_missing = True
             await self._fail(exc, 0.0)
+            if self.scale_set.state is RETIRING:
+                self._demand = None
+                self._on_news()
         except Throttled as exc:
             await self._fail(exc, max(exc.retry_after, FIRST_BACKOFF))
         except Conflict as exc:

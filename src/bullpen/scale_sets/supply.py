@@ -96,6 +96,8 @@ def plan(
     is_frozen = demand is None or time - demand.heard_at > OUTAGE
     waits = [one for one in members if is_frozen or one.state is MemberState.IDLE or time - one.since < BETWEEN_JOBS]
     renew = _ids(one for one in waits if _is_short(one, scale_set, now))
+    if demand is None and scale_set.state is not READY:  # the CI may have deleted it, and then never says anything
+        return _retired(memory, 0, members, renew)
     if demand is None or is_frozen:
         return SupplyPlan(replace(memory, beside_since=None), renew=renew, is_frozen=True)
     memory = _fallen(_heeded(memory, demand, members, time), demand)
@@ -103,8 +105,7 @@ def plan(
     starting = _in(members, MemberState.STARTING)
     waiting = _waiting(demand, members, memory, time)
     if scale_set.state is not READY:
-        strange, release = _leaving((*listening, *starting, *_in(members, MemberState.CLEANING)))
-        return SupplyPlan(memory, waiting, withdraw=strange, release=release, renew=renew)
+        return _retired(memory, waiting, members, renew)
     # One of another domain, class or image must not get a job of the set any more, and serves no need.
     unfit = {one.id: one for one in (*listening, *starting) if mismatch(one.instance, scale_set, needs)}
     strange, release = _leaving([*unfit.values()])
@@ -134,6 +135,12 @@ def plan(
         renew=renew,
         capped=bool(waiting) and need > have and not room,
     )
+
+
+def _retired(memory: SupplyMemory, waiting: int, members: Sequence[SetMember], renew: tuple[str, ...]) -> SupplyPlan:
+    """The set gives back every member that has no job."""
+    withdraw, release = _leaving([one for one in members if one.state is not MemberState.BUSY])
+    return SupplyPlan(memory, waiting, withdraw=withdraw, release=release, renew=renew)
 
 
 def _ids(members: Iterable[SetMember]) -> tuple[str, ...]:
