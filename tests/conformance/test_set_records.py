@@ -242,7 +242,11 @@ async def test_a_member_is_engaged_renewed_recalled_and_released(records: Record
 
 async def test_a_session_is_read_as_it_was_written(records: Records) -> None:
     news: dict[str, Any] = {
-        "waiting": (a_waiting_job("job-1", since=later(0.5), why="max is 8"), a_waiting_job("job-2", name="ünïcode")),
+        "waiting": (
+            a_waiting_job("job-1", since=later(0.5), why="max is 8", lapses=2),
+            a_waiting_job("job-2", name="ünïcode", lapses=3, taken_back_at=later(1.5)),
+            a_waiting_job("", repository="", run="", name=""),
+        ),
         "started": (a_started_job("job-3"), a_started_job("job-4", at=None)),
         "missing": 4,
         "phantom": 2,

@@ -57,7 +57,11 @@ class JobCounts:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job that waits for a runner: since when the holder has known it, and why it still waits."""
+    """A job that waits for a runner: since when the holder has known it, and why it still waits.
+
+    One without an id is known by the CI's count alone. `lapses` is how often the CI has taken it back because no runner
+    took it in time, and `taken_back_at` when it last did, until it assigns the job again.
+    """
 
     id: str
     since: datetime
@@ -65,6 +69,8 @@ class WaitingJob:
     run: str = ""
     name: str = ""
     why: str = ""
+    lapses: int = 0
+    taken_back_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,15 @@
 """Demand: how many jobs of a set wait for a runner, as the process that listens to the set knows it.
 
-A CI that assigns jobs to sets counts them itself (`ScaleSets`). One that only lists queued jobs can be counted by its
-engine. Supply reads no more than this.
+A CI that assigns jobs to sets counts them itself (`ScaleSets`); its listener is a demand. For one that only lists
+queued jobs, what lists and counts them is a demand. Supply reads no more than this.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.set_session import WaitingJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +34,22 @@ class JobDemand:
 
 
 class Demand(Protocol):
+    """What the CI wants of one set. Its methods answer at once, from what is known already; after each change of that
+    the implementation wakes the supplier."""
+
     def current(self) -> JobDemand | None:
-        """What is known now; None if the CI has not said anything yet."""
+        """The latest count; None if the CI has not said anything yet. It decides how many runners the set gets.
+
+        Both numbers are of one moment. While the CI does not answer, `heard_at` stays as it is: supply decides nothing
+        by numbers that are too old. A count may be too high for ever, and that must not be corrected here.
+        """
+
+    def trouble(self) -> str:
+        """Why the CI cannot be heard at this time, for people; empty while it can."""
+
+    def waiting(self, now: datetime) -> Sequence[WaitingJob]:
+        """The jobs that wait, as far as they are known one by one, in any order. For people: it decides nothing.
+
+        Some may be missing, and then `current()` has more. Each keeps its `since` for as long as it waits. Those that
+        the CI has taken back (`taken_back_at`) are not in the count of `current()`. `why` is ignored.
+        """

@@ -11,12 +11,14 @@
     listener          hears of the set's jobs, writes that down, and only then acknowledges it
     offers            jobs that the CI offers, where they do not come assigned
     job_board         the jobs that wait and those that started, by the messages
+    lapsed_runs       the end of runs whose jobs the CI has taken back
     started_jobs      jobs that a runner was given, until no rescue can need them
     queued_labels     labels of queued jobs that webhooks and lists show
     queued_hints      the same between processes, through the store
     queued_runs       the CI's list of queued jobs, for a set without a registered runner
     members           which instances serve a set, and what each of them does
     supply            how many runners the set needs, and which of them it does not need: pure
+    waits             since when jobs wait, and why, for people
     supplier          renews, recalls and withdraws members, and begins claims
     claims            idle instances of the pool become members
     refused_versions  machines of a runner version that the CI refuses are retired

@@ -8,6 +8,7 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
 from bullpen.model.scale_set import READY, RETIRING, ScaleSet
 from bullpen.ports import Ports
+from bullpen.scale_sets.lapsed_runs import LapsedRuns
 from bullpen.scale_sets.listener import SetListener
 from bullpen.scale_sets.members import MemberState
 from bullpen.scale_sets.queued_runs import QueuedRuns
@@ -34,7 +35,12 @@ class SetHolder:
         self._lease = settings.timings.lease
         self.record = record
         self.listener = SetListener(ports, scale_set, record, self._wake)
-        self.supplier = Supplier(ports, settings, self.listener, linger, on_missing)
+        started = self.listener.board.given
+        self.supplier = Supplier(
+            ports, settings, scale_set, self.listener, record, started, linger=linger, on_missing=on_missing
+        )
+        self.listener.rests = self.supplier.may_rest
+        self._lapsed = LapsedRuns(ports, self.listener.board)
         self._queued = QueuedRuns(ports, lambda: self.scale_set, self._is_bare, on_queued, settings.github.poll)
 
     @property
@@ -44,13 +50,13 @@ class SetHolder:
     def adopt(self, scale_set: ScaleSet, linger: float) -> None:
         """The record of the set has changed: other rules, or it retires."""
         self.listener.scale_set = scale_set
-        self.supplier.adopt(linger=linger)
+        self.supplier.adopt(scale_set, linger=linger)
 
     async def run(self) -> None:
         """Hold the set until it is cancelled, lost or missing, or the CI does not answer; then give it up."""
         loop = asyncio.get_running_loop()
         duties = (self.listener.run(), self.supplier.run(), self.record.keep(self._lease), self._queued.run())
-        work = [loop.create_task(duty) for duty in duties]
+        work = [loop.create_task(duty) for duty in (*duties, self._lapsed.run())]
         ended = asyncio.Event()
         for task in work:
             task.add_done_callback(lambda _: ended.set())

@@ -1,90 +1,127 @@
 """The jobs of one set that wait for a runner, and those that a runner was given, by the messages of the CI.
 
+    JobAssigned ──▶ waits ──▶ JobStarted, or JobCompleted with a runner: forgotten
+                     ▲ │
+                     │ └──▶ JobCompleted without a runner: cancelled by its user, or taken back by the CI
+                     └────── JobAssigned again, of the same run and name: the id of an assignment is another each time
+
+The CI takes an assignment back after five minutes without a runner, three times. Then it announces the job no more, and
+only a runner that registers by chance gets it. So a job that was taken back goes on waiting, until one of these
+messages, the end of its run (lapsed_runs.py), or for a day.
+
 For people, and for the rescue of a job whose runner dies before its first heartbeat names it (started_jobs.py). How
 many jobs there are is never counted here: messages get lost, doubled and late.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from bullpen.model.set_session import SetSession, StartedJob, WaitingJob
+from bullpen.model.set_session import SetSession, StartedJob, WaitingJob, fitting_waiting
 from bullpen.model.times import later
 from bullpen.ports import JobMessage, JobMessageKind
 from bullpen.ports.demand import JobStart
 from bullpen.scale_sets.started_jobs import StartedJobs
 
-SHOWN_AFTER = 10.0  # seconds: most jobs get a runner sooner, and the record should not change for each
-LATE_AFTER = 60.0  # seconds: the CI takes an assignment back after five minutes
-LAPSES = 3  # so often the CI assigns a job; after that only a runner that registers by chance gets it
+TAKEN_BACK_AFTER = 240.0  # seconds of a wait that the CI ended, not a user: it does so after 300, and may be heard late
+FORGOTTEN = 86400.0  # seconds after a job was taken back: the CI cancels a job that was queued for a day
 MOST_WAITING = 1000  # jobs in memory; the record has the oldest few
 STARTS = 20  # of the latest jobs: what supply asks about them is whether old ones still start
+
+RunKey = tuple[str, str]
+"""Repository and run."""
 
 
 class JobBoard:
     def __init__(self, stored: SetSession, instance_of: Callable[[str], str | None]) -> None:
         self._instance_of = instance_of
-        self._waiting = {job.id: job for job in stored.waiting}
+        self._waiting = {job.id: job for job in stored.waiting if job.id}
+        self._fresh: set[str] = set()  # assigned since the CI's count was last compared
         self.given = StartedJobs(stored.started, instance_of)
-        self._late: set[str] = set()
-        self._lapses: Counter[tuple[str, str]] = Counter()  # by run and name: the id changes with each assignment
         self.starts: deque[JobStart] = deque(maxlen=STARTS)
-        self.why = ""  # why jobs wait, as supply last said
 
     def hear(self, job: JobMessage, now: datetime, time: float) -> str:
         """Take note of one entry of a message; returns what an operator should know about it, usually nothing."""
         match job.kind:
             case JobMessageKind.ASSIGNED | JobMessageKind.AVAILABLE:
-                if len(self._waiting) < MOST_WAITING:
-                    self._waiting.setdefault(job.job_id, _waits(job, now))
+                self._assign(job, now)
             case JobMessageKind.STARTED:
-                self._waiting.pop(job.job_id, None)
+                self._end(job)
                 self.starts.append(JobStart(job.queued_at, time))
                 if self._instance_of(job.runner) is None:
                     return f"{_named(job)} was given to runner {job.runner!r}, which is not one of this pool"
                 self.given.begin(_starts(job, now), time)
+            case JobMessageKind.COMPLETED if job.runner:
+                self._end(job)
+                self.given.complete(job.job_id)
             case JobMessageKind.COMPLETED:
-                waited = self._waiting.pop(job.job_id, None)
-                if job.runner:
-                    self.given.complete(job.job_id)
-                elif waited is not None and job.result == "canceled":
-                    return self._lapsed(job, waited, now)
+                self._take_back(job, now)
             case _:
                 return f"an entry of a message cannot be read{f': its type is {job.type!r}' if job.type else ''}"
         return ""
 
     def settle(self, running: int, assigned: int) -> None:
-        """Forget what messages failed to say: no job waits by the CI's count."""
-        if assigned <= running:
-            self._waiting.clear()
-
-    def late(self, now: datetime) -> list[str]:
-        """What to say about jobs that wait for long, once for each."""
-        found = [job for job in self._waiting.values() if later(job.since, LATE_AFTER) <= now]
-        fresh = [job for job in found if job.id not in self._late]
-        self._late = {job.id for job in found}
-        return [f"{_shown(job)} has waited for {LATE_AFTER:g} s: {self.why or 'no runner took it'}" for job in fresh]
+        """Forget what messages failed to say: no more jobs wait than the CI counts. It gives a runner the oldest one. A
+        job that was announced together with this count stays until the next: it may not be counted yet."""
+        known = [job for job in self._waiting.values() if job.taken_back_at is None]
+        excess = max(0, len(known) - max(0, assigned - running))
+        old = sorted((job for job in known if job.id not in self._fresh), key=lambda job: (job.since, job.id))
+        for job in old[:excess]:
+            del self._waiting[job.id]
+        self._fresh.clear()
 
     def waiting(self, now: datetime) -> tuple[WaitingJob, ...]:
-        """Those that are worth a record, the oldest first."""
-        old = [job for job in self._waiting.values() if later(job.since, SHOWN_AFTER) <= now]
-        return tuple(replace(job, why=self.why) for job in sorted(old, key=lambda job: (job.since, job.id)))
+        """All that are known, also those that the CI has taken back."""
+        self._waiting = {id: job for id, job in self._waiting.items() if not _is_forgotten(job, now)}
+        return tuple(self._waiting.values())
+
+    def lapsed_runs(self) -> list[RunKey]:
+        """The runs of jobs that the CI has taken back, in the order in which it did."""
+        back = [job for job in self._waiting.values() if job.taken_back_at is not None]
+        return list(dict.fromkeys((job.repository, job.run) for job in back if job.run))
+
+    def forget_runs(self, runs: Collection[RunKey]) -> None:
+        """These have ended, and no job of theirs waits."""
+        self._waiting = {id: job for id, job in self._waiting.items() if (job.repository, job.run) not in runs}
 
     def started(self) -> tuple[StartedJob, ...]:
         return self.given.all()
 
-    def _lapsed(self, job: JobMessage, waited: WaitingJob, now: datetime) -> str:
-        """The CI took an assignment back, or the job was cancelled: the message is the same."""
-        if later(waited.since, LATE_AFTER) > now:
-            return ""
-        key = (str(job.workflow_run), job.name)
-        self._lapses[key] += 1
-        times, reason = self._lapses[key], self.why or "no runner was ready"
-        if times < LAPSES:
-            return f"{_named(job)} was taken back without a runner, {times} of {LAPSES} times: {reason}"
-        del self._lapses[key]
-        return f"{_named(job)} was taken back {LAPSES} times, and is not announced again: {reason}"
+    def _assign(self, job: JobMessage, now: datetime) -> None:
+        if job.job_id in self._waiting:
+            return
+        before = self._pop_lapsed(job)
+        if len(self._waiting) < MOST_WAITING:
+            again = replace(before, id=job.job_id, taken_back_at=None) if before else _waits(job, now)
+            self._waiting[job.job_id] = again
+            self._fresh.add(job.job_id)
+
+    def _end(self, job: JobMessage) -> None:
+        self._waiting.pop(job.job_id, None)
+        self._pop_lapsed(job)
+
+    def _take_back(self, job: JobMessage, now: datetime) -> None:
+        """The CI took an assignment back, or its user cancelled the job: only how long it waited tells them apart."""
+        known = self._waiting.get(job.job_id)
+        if known is not None and known.taken_back_at is not None:
+            return  # a double
+        self._waiting.pop(job.job_id, None)
+        before = self._pop_lapsed(job) if known is None else known
+        waited = _waited(job, known, now)
+        if job.result == "canceled" and waited >= timedelta(seconds=TAKEN_BACK_AFTER):
+            entry = before or replace(_waits(job, now), since=now - waited)
+            back = replace(entry, id=job.job_id, lapses=entry.lapses + 1, taken_back_at=now)
+            self._waiting[back.id] = back
+
+    def _pop_lapsed(self, job: JobMessage) -> WaitingJob | None:
+        """Forget the same job as one that was taken back; returns it."""
+        back = [one for one in self._waiting.values() if one.taken_back_at is not None]
+        if not back:
+            return None
+        this = _waits(job, back[0].since)
+        same = [one for one in back if (one.repository, one.run, one.name) == (this.repository, this.run, this.name)]
+        return self._waiting.pop(same[0].id) if same else None
 
 
 def leaves_waiting(jobs: Iterable[JobMessage]) -> bool:
@@ -97,8 +134,21 @@ def leaves_waiting(jobs: Iterable[JobMessage]) -> bool:
     return any(JobMessageKind.ASSIGNED in found and not found & moved for found in kinds.values())
 
 
+def _is_forgotten(job: WaitingJob, now: datetime) -> bool:
+    return job.taken_back_at is not None and later(job.taken_back_at, FORGOTTEN) <= now
+
+
+def _waited(job: JobMessage, known: WaitingJob | None, now: datetime) -> timedelta:
+    """For how long it was assigned, by the CI's own times if it says them."""
+    if job.assigned_at is not None and job.finished_at is not None:
+        return job.finished_at - job.assigned_at
+    return now - known.since if known is not None else timedelta()
+
+
 def _waits(job: JobMessage, now: datetime) -> WaitingJob:
-    return WaitingJob(job.job_id, now, job.repository, _run(job), job.name)
+    """As the record keeps it: one that was read from there is found by the same texts."""
+    (entry,) = fitting_waiting((WaitingJob(job.job_id, now, job.repository, _run(job), job.name),))
+    return entry
 
 
 def _starts(job: JobMessage, now: datetime) -> StartedJob:
@@ -111,7 +161,3 @@ def _run(job: JobMessage) -> str:
 
 def _named(job: JobMessage) -> str:
     return f"job {job.name!r} of {job.repository}, run {_run(job)}"
-
-
-def _shown(job: WaitingJob) -> str:
-    return f"job {job.name!r} of {job.repository}, run {job.run}"

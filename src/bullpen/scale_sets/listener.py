@@ -12,9 +12,10 @@ its id is tried a few times, then in another session, and then it is passed over
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
 from bullpen.errors import (
     BullpenError,
@@ -29,7 +30,7 @@ from bullpen.errors import (
 )
 from bullpen.model import set_session as sessions
 from bullpen.model.scale_set import RETIRING, ScaleSet
-from bullpen.model.set_session import JobCounts
+from bullpen.model.set_session import JobCounts, WaitingJob
 from bullpen.ports import MessageSession, Ports, SetMessage, SetStatistics
 from bullpen.ports.demand import JobDemand
 from bullpen.scale_sets.job_board import JobBoard, leaves_waiting
@@ -52,7 +53,7 @@ log = get_logger("bullpen.scale_sets")
 
 
 class SetListener:
-    """`current()` is the demand. `on_news` is called after each change of it."""
+    """A `Demand`. `on_news` is called after each change of it."""
 
     def __init__(self, ports: Ports, scale_set: ScaleSet, record: SessionRecord, on_news: Callable[[], None]) -> None:
         self._ports = ports
@@ -81,10 +82,11 @@ class SetListener:
     def current(self) -> JobDemand | None:
         return self._demand
 
-    @property
     def trouble(self) -> str:
-        """Why it cannot listen; empty while it can."""
         return self.record.stored.why if self._failing_since is not None else ""
+
+    def waiting(self, now: datetime) -> Sequence[WaitingJob]:
+        return self.board.waiting(now)
 
     def failing_for(self) -> float:
         """Seconds since the CI last answered, if it does not."""
@@ -165,6 +167,7 @@ class SetListener:
         self._opened_at = now = self._time()
         self._demand = JobDemand(0, 0, now, now, listens_since=now)
         if session.statistics is not None:
+            self.board.settle(session.statistics.running, session.statistics.assigned)
             self._count(session.statistics, assigns=False)
         self._on_news()
         log.info("listens to scale set", set=self.name, session=session.id)
@@ -244,13 +247,11 @@ class SetListener:
         await self._record(statistics, 0)
 
     async def _record(self, statistics: SetStatistics, message: int) -> None:
-        now = self._ports.clock.now()
         await self.record.write(
             sessions.record_message,
             sessions.MessageRecorded,
             statistics=_counts(statistics),
             message=message,
-            waiting=self.board.waiting(now),
             started=self.board.started(),
         )
 

@@ -35,8 +35,8 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """`since` is when this process first saw it in this state, by the event loop. Of one that is not heard, nothing is
-    known: neither a registration nor a job."""
+    """`since` is when this process first saw it in this state, by the event loop; 0 for one that was busy then: its job
+    is not one that began since. Of one that is not heard, nothing is known: neither a registration nor a job."""
 
     instance: Instance
     state: MemberState
@@ -91,6 +91,7 @@ class MemberWatch:
     def _view(self, one: Instance, pulse: Pulse) -> SetMember:
         now = asyncio.get_running_loop().time()
         seen = self._seen.get(one.id)
+        is_new = seen is None
         if seen is None:
             seen = self._seen[one.id] = _Seen(one.round, MemberState.STARTING, now, pulse.heartbeat)
             is_recent = pulse.is_recent(self._ports.clock.now(), self._settings.timings.alive)
@@ -102,7 +103,8 @@ class MemberWatch:
         activity, listening = parse(said), parse_listening(said)
         state = self._state(one, seen, activity, listening, now)
         if (state, one.round) != (seen.state, seen.round):
-            seen.state, seen.round, seen.since, seen.had_job = state, one.round, now, False
+            since = 0.0 if is_new and state is MemberState.BUSY else now
+            seen.state, seen.round, seen.since, seen.had_job = state, one.round, since, False
         seen.had_job |= activity is not None
         return SetMember(one, state, seen.since, listening, activity, is_heard)
 

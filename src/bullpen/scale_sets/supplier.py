@@ -20,16 +20,19 @@ from bullpen.errors import BullpenError, Conflict, Outdated
 from bullpen.model import set_member
 from bullpen.model import set_session as sessions
 from bullpen.model.instance import CLAIMED, Instance
+from bullpen.model.scale_set import ScaleSet
 from bullpen.model.served_set import mismatch
 from bullpen.model.signal import Kind
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports, Removal
+from bullpen.ports.demand import Demand
 from bullpen.scale_sets.claims import ClaimBurst, engage, engaged_until
-from bullpen.scale_sets.listener import SetListener
 from bullpen.scale_sets.members import MemberState, MemberWatch, SetMember, runners_at_work
 from bullpen.scale_sets.refused_versions import RefusedVersions
-from bullpen.scale_sets.session import SessionLost
+from bullpen.scale_sets.session import SessionLost, SessionRecord
+from bullpen.scale_sets.started_jobs import StartedJobs
 from bullpen.scale_sets.supply import QueuedHint, SupplyMemory, SupplyPlan, plan
+from bullpen.scale_sets.waits import Waits
 from bullpen.structured_log import get_logger
 
 SOON = 1.0  # seconds between two turns while a job waits or a member starts
@@ -43,34 +46,49 @@ log = get_logger("bullpen.scale_sets")
 
 
 class Supplier:
+    """`demand` is what the CI asks for, and `record` the session of this process. `started` are the jobs that the CI
+    gave to runners; those that no rescue needs are forgotten here."""
+
     def __init__(
-        self, ports: Ports, settings: Settings, listener: SetListener, linger: float, on_missing: Callable[[], None]
+        self,
+        ports: Ports,
+        settings: Settings,
+        scale_set: ScaleSet,
+        demand: Demand,
+        record: SessionRecord,
+        started: StartedJobs,
+        *,
+        linger: float,
+        on_missing: Callable[[], None],
     ) -> None:
         self._ports = ports
         self._settings = settings
-        self._listener = listener
+        self._set = scale_set
+        self._demand = demand
+        self._record = record
+        self._started = started
         self.linger = linger
         self._on_missing = on_missing
-        phantom = listener.record.stored.phantom
+        phantom = record.stored.phantom
         # Since when is not known: from now on, one job that was queued before ends it.
         self._memory = SupplyMemory(phantom, ports.clock.now() if phantom else None)
-        self._watch = MemberWatch(ports, settings, listener.scale_set.run_id)
+        self._waits = Waits(record.stored)
+        self._watch = MemberWatch(ports, settings, scale_set.run_id)
         self._news = asyncio.Event()
         self._bursts: dict[asyncio.Task[int], ClaimBurst] = {}
         self._lacking = 0  # claims of the last burst that found nothing in the pool
         self._claim_at = 0.0  # not before: a pool that had nothing a moment ago has nothing now
         self._tidy_at = 0.0
-        self._versions = RefusedVersions(ports, settings, listener.name, by=listener.record.by)
+        self._versions = RefusedVersions(ports, settings, scale_set.name, by=record.by)
         self.members: list[SetMember] = []
         self.plan: SupplyPlan | None = None
-        listener.rests = self._may_rest
 
     def wake(self) -> None:
         self._news.set()
 
-    def adopt(self, *, linger: float) -> None:
+    def adopt(self, scale_set: ScaleSet, *, linger: float) -> None:
         """The record of the set has changed."""
-        self.linger = linger
+        self._set, self.linger = scale_set, linger
         self.wake()
 
     def note_queued(self, time: float) -> None:
@@ -88,7 +106,7 @@ class Supplier:
                 except (SessionLost, Outdated):
                     raise
                 except BullpenError as exc:
-                    log.warning("cannot supply scale set", set=self._listener.name, error=exc)
+                    log.warning("cannot supply scale set", set=self._set.name, error=exc)
                     pause = FAILED
                 await self._wait(pause)
         finally:
@@ -101,18 +119,18 @@ class Supplier:
         happens."""
         self._news.clear()
         self._reap()
-        listener, loop = self._listener, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         self.members = members = await self._watch.read()
         await self._finish_claims(members)
         held = {id for burst in self._bursts.values() for id in burst.held}
         known = [one for one in members if one.id not in held]
         claiming = sum(burst.open_places for burst in self._bursts.values())
         self.plan = made = plan(
-            listener.scale_set,
-            listener.current(),
+            self._set,
+            self._demand.current(),
             known,
             self._memory,
-            needs=self._settings.set_requirements(listener.scale_set.rules),
+            needs=self._settings.set_requirements(self._set.rules),
             claiming=claiming,
             linger=self.linger,
             time=loop.time(),
@@ -123,7 +141,11 @@ class Supplier:
         trouble = self._ports.ci.failing() or self._versions.hindrance
         claims = 0 if trouble else made.claims
         await self._forget_started(members)
-        listener.board.why = self._why(made, trouble)
+        waiting = None if made.is_frozen else made.waiting
+        now = self._ports.clock.now()
+        for alarm in self._waits.note(self._demand.waiting(now), waiting, self._why(made, trouble), now):
+            level = log.error if alarm.is_final else log.warning
+            level("job of scale set waits", set=self._set.name, what=alarm.what)
         if claims and loop.time() >= self._claim_at:
             self._begin(claims)
         by_id = {one.id: one for one in members}
@@ -135,8 +157,6 @@ class Supplier:
         # A place that holds a machine already lacks none, however long that takes to register.
         empty = sum(max(0, burst.open_places - len(burst.held)) for burst in self._bursts.values())
         await self._note(0 if trouble else min(self._lacking, made.claims + empty))
-        for line in listener.board.late(self._ports.clock.now()):
-            log.warning("job of scale set waits", set=listener.name, what=line)
         is_busy = made.waiting or made.claims or self._bursts or any(_is_on_its_way(one) for one in members)
         return SOON if is_busy else QUIET
 
@@ -146,9 +166,9 @@ class Supplier:
         burst = ClaimBurst(
             self._ports,
             self._settings,
-            lambda: self._listener.scale_set,
+            lambda: self._set,
             self._ports.ci.failing,
-            by=self._listener.record.by,
+            by=self._record.by,
         )
         task = asyncio.get_running_loop().create_task(burst.run(count, self.wake))
         self._bursts[task] = burst
@@ -169,28 +189,28 @@ class Supplier:
                 raise failure
             else:
                 self._claim_at = asyncio.get_running_loop().time() + FAILED
-                log.warning("cannot claim for scale set", set=self._listener.name, error=failure)
+                log.warning("cannot claim for scale set", set=self._set.name, error=failure)
 
     async def _finish_claims(self, members: Sequence[SetMember]) -> None:
         """Engage what an earlier holder claimed, and whose runner is registered."""
         held = {id for burst in self._bursts.values() for id in burst.held}
         left = [one.instance for one in members if one.instance.state is CLAIMED and one.id not in held]
-        scale_set = self._listener.scale_set
+        scale_set = self._set
         needs = self._settings.set_requirements(scale_set.rules)
         for one in [one for one in left if not mismatch(one, scale_set, needs)]:
             signal = self._watch.pulses[one.id].signal
             if signal is not None and signal.proves(Kind.REG_OK, one.round):
-                await engage(self._ports, scale_set, one, by=self._listener.record.by)
+                await engage(self._ports, scale_set, one, by=self._record.by)
 
     # ---- members
 
     async def _renew(self, members: Sequence[SetMember]) -> None:
         now = self._ports.clock.now()
-        until = engaged_until(self._listener.scale_set, now)
+        until = engaged_until(self._set, now)
         changes = [
             set_member.renew(
                 one.instance,
-                set_member.Extended(at=now, by=self._listener.record.by, round=one.instance.round, until=until),
+                set_member.Extended(at=now, by=self._record.by, round=one.instance.round, until=until),
             )
             for one in members
             if one.instance.threshold < until
@@ -206,21 +226,21 @@ class Supplier:
         for one in await self._deregistered(members):
             event = set_member.Recalled(
                 at=self._ports.clock.now(),
-                by=self._listener.record.by,
+                by=self._record.by,
                 why=why,
                 old_round=one.round,
                 round=self._ports.chance.token(),
             )
             with suppress(Conflict):
                 await self._ports.records.apply(set_member.recall(one, event))
-                log.warning("runner of scale set registers again", set=self._listener.name, instance=one.id, why=why)
+                log.warning("runner of scale set registers again", set=self._set.name, instance=one.id, why=why)
 
     async def _withdraw(self, members: Sequence[SetMember]) -> None:
         await self._give_back(await self._deregistered(members))
 
     async def _give_back(self, free: Sequence[Instance]) -> None:
         now, timings = self._ports.clock.now(), self._settings.timings
-        served = self._listener.scale_set
+        served = self._set
         needs = self._settings.set_requirements(served.rules)
         changes = [
             lifecycle.give_back(
@@ -228,7 +248,7 @@ class Supplier:
                 self._settings,
                 one,
                 now,
-                self._listener.record.by,
+                self._record.by,
                 mismatch(one, served, needs) or "surplus",
                 lasts=timings.cleaning + WITHDRAWAL,
             )
@@ -250,7 +270,7 @@ class Supplier:
 
     async def _forget_started(self, members: Sequence[SetMember]) -> None:
         """Forget jobs that the CI gave to runners once records of workers have them, or no rescue needs them."""
-        given, time = self._listener.board.given, asyncio.get_running_loop().time()
+        given, time = self._started, asyncio.get_running_loop().time()
         given.bound(runners_at_work(members))
         given.hear(self._watch.words())
         left = given.left({one.id for one in members}, self._ports.clock.now())
@@ -261,19 +281,17 @@ class Supplier:
 
     async def _note(self, missing: int) -> None:
         """Write what others act on, if it has changed."""
-        record, board = self._listener.record, self._listener.board
-        now = self._ports.clock.now()
         news = {
             "missing": missing,
             "phantom": self._memory.phantom,
-            "waiting": sessions.fitting_waiting(board.waiting(now)),
-            "started": sessions.fitting_started(board.started()),
+            "waiting": sessions.fitting_waiting(self._waits.shown(self._ports.clock.now())),
+            "started": sessions.fitting_started(self._started.all()),
         }
-        stored = record.stored
+        stored = self._record.stored
         rises = missing > stored.missing
         told = (stored.missing, stored.phantom, stored.waiting, stored.started)
         if tuple(news.values()) != told:
-            await record.write(sessions.renew, sessions.SessionRenewed, **news)
+            await self._record.write(sessions.renew, sessions.SessionRenewed, **news)
         if rises:
             self._on_missing()
 
@@ -281,16 +299,16 @@ class Supplier:
 
     def _why(self, made: SupplyPlan, trouble: str) -> str:
         """Why jobs wait, for people."""
-        rules = self._listener.scale_set.rules
-        if trouble or self._listener.trouble:
-            return trouble or self._listener.trouble
+        rules = self._set.rules
+        if trouble or self._demand.trouble():
+            return trouble or self._demand.trouble()
         if made.capped:
             return f"the set has {rules.max} runners, the largest number that its settings allow"
         if self._lacking and made.claims:
             return f"the pool has no free {rules.resource_class} instance: {self._lacking} to launch"
         return "a runner is starting" if self._bursts else ""
 
-    def _may_rest(self) -> bool:
+    def may_rest(self) -> bool:
         """Whether the next job needs nothing of this process: then messages may gather for a moment."""
         idles = any(one.state is MemberState.IDLE for one in self.members)
         return idles and self.plan is not None and not self.plan.waiting

@@ -34,6 +34,7 @@ from bullpen.model.signal import direct_key
 from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import Debt
 from bullpen.model.worker import Card, Worker
+from set_builders import a_waiting_job, held, record_message
 
 TIMES = st.timedeltas(timedelta(0), timedelta(days=70_000)).map(lambda since: datetime(2000, 1, 1, tzinfo=UTC) + since)
 WORDS = st.text(max_size=12)
@@ -149,6 +150,14 @@ def test_requirements_stored_before_there_was_a_fallback_are_read() -> None:
     item = {**key_of(Provision, opened.id), **encode(opened)}
     assert item["needs"]["M"].pop("fallback") == {"L": [{"S": "on-demand"}]}
     assert decode(Provision, item).needs == replace(asked, fallback=None)
+
+
+def test_a_waiting_job_stored_before_lapses_were_counted_is_read() -> None:
+    stored = record_message(held(), waiting=(a_waiting_job(lapses=2, taken_back_at=NOW),)).after
+    item = {**key_of(SetSession, stored.id), **encode(stored)}
+    (entry,) = item["waiting"]["L"]
+    del entry["M"]["lapses"], entry["M"]["takenBackAt"]
+    assert decode(SetSession, item).waiting == (a_waiting_job(),)
 
 
 def test_a_closed_provision_is_only_in_the_history_of_its_run() -> None:

@@ -1,5 +1,6 @@
 """What the codec of the SQLite rows promises: every field of a record has its column, and comes back as it was."""
 
+import json
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from builders import NOW, a_provision, a_repository, an_instance, meet_repository
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.rows import WORKERS, Table
+from bullpen.engines.sqlite.rows import SET_SESSIONS, WORKERS, Table
 from bullpen.engines.sqlite.turnstile import connect
 from bullpen.engines.sqlite.writes import TABLES
 from bullpen.model import control, instance, job, provision, worker
@@ -66,6 +67,15 @@ async def test_the_database_has_exactly_the_columns_of_the_records(table: Table[
         connection.close()
     number = {"number"} if table is WORKERS else set()  # the key of the timers, which no record has
     assert there - number == {*table.columns, *table.derived}
+
+
+def test_a_waiting_job_stored_before_lapses_were_counted_is_read() -> None:
+    row = list(as_row(SET_SESSIONS, record_message(held(), waiting=(a_waiting_job(),)).after))
+    at = SET_SESSIONS.columns.index("waiting")
+    (entry,) = json.loads(row[at])
+    del entry["lapses"], entry["taken_back_at"]
+    row[at] = json.dumps([entry])
+    assert SET_SESSIONS.decode(tuple(row)).waiting == (a_waiting_job(),)
 
 
 def test_a_value_that_its_enum_does_not_have_is_refused_by_name() -> None:
