@@ -27,11 +27,16 @@ REPOSITORY = "acme/widgets"
 
 
 def settings_of(
-    timings: Timings | None = None, idle_target: int = 0, rescue: tuple[str, ...] = (), **scale_set: Any
+    timings: Timings | None = None,
+    idle_target: int = 0,
+    rescue: tuple[str, ...] = (),
+    webhook_secret: str = "",
+    **scale_set: Any,
 ) -> Settings:
     """One class, and one set of it."""
     served = ScaleSetSettings(**{"events": "trusted", "max": 20, **scale_set})
-    github = Github(scope=REPOSITORY, token="t", rescue=rescue, scale_sets={"small": served})
+    sets = {"small": served}
+    github = Github(scope=REPOSITORY, token="t", rescue=rescue, webhook_secret=webhook_secret, scale_sets=sets)
     return Settings(
         engines=Engines(ci="github"),
         timings=timings or Timings(),

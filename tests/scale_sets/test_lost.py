@@ -427,7 +427,7 @@ async def test_a_rerun_that_a_webhook_shows_gets_a_runner_of_a_set_that_keeps_no
         hub_of(world).denied.add("waiting_jobs")  # no list shows it
         service, run = await a_completed_run(world)
         hub_of(world).rerun(hub_of(world).runs[run], ("job-0",))
-        service.sets.note_queued(SET)
+        service.sets.note_queued([SET])
         assert await until_done(world, run) < 120.0
 
 
@@ -435,7 +435,7 @@ async def test_a_webhook_about_a_job_that_begins_anyway_costs_no_runner() -> Non
     async with a_set_world() as world:
         service, _ = await a_completed_run(world)
         run = push(world, lasts=30.0)
-        service.sets.note_queued(SET)
+        service.sets.note_queued([SET])
         await until_done(world, run)
         await asyncio.sleep(150)
         assert members(world) == []
@@ -447,11 +447,27 @@ async def test_a_label_that_no_set_has_is_reported_once_with_the_sets_that_exist
     async with a_set_world() as world:
         service, _ = await a_completed_run(world)
         for _ in range(2):
-            service.sets.note_queued("bullpen-smal")
+            service.sets.note_queued(["bullpen-smal"])
             await asyncio.sleep(10)
         (line,) = [one.getMessage() for one in caplog.records if "no scale set has" in one.getMessage()]
-        assert "bullpen-smal " in line
+        assert "labels=bullpen-smal " in line
         assert f"sets={SET}" in line
+        assert "github.scale-sets.NAME.name" in line
+
+
+async def test_a_job_that_asks_for_more_than_its_set_has_gets_no_runner_and_is_reported_with_what_to_write(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with a_set_world() as world:
+        service, _ = await a_completed_run(world)
+        for _ in range(6):
+            assert not service.sets.note_queued(["self-hosted", SET], REPOSITORY)
+            await asyncio.sleep(10)
+        assert members(world) == []
+        (line,) = [one.getMessage() for one in caplog.records if "more labels than its scale set" in one.getMessage()]
+        assert "self-hosted, bullpen-small" in line
+        assert REPOSITORY in line
+        assert f"Write `runs-on: {SET}` in the workflow, without other labels: github.scale-sets.small.name" in line
 
 
 async def a_completed_run(world: World) -> tuple[Service, str]:

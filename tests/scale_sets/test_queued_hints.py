@@ -42,7 +42,7 @@ async def test_a_rerun_that_a_webhook_shows_to_another_process_gets_a_runner() -
     async with a_set_world() as world:
         other, run = await two(world)
         hub_of(world).rerun(hub_of(world).runs[run], ("job-0",))
-        other.sets.note_queued(SET)
+        other.sets.note_queued([SET])
         assert await until_done(world, run) < 120.0
         assert session(world).holder == "web-1"
 
@@ -52,7 +52,7 @@ async def test_hints_of_other_processes_do_not_keep_the_set_of_a_dead_holder() -
         other, _ = await two(world)
         world.agents["web-1"].kill()
         for _ in range(int(2 * LEASE)):
-            other.sets.note_queued(SET)
+            other.sets.note_queued([SET])
             await asyncio.sleep(1)
         assert session(world).holder == "web-2"
 
@@ -62,7 +62,7 @@ async def test_a_holder_that_takes_the_set_later_heeds_the_hint() -> None:
         other, run = await two(world)
         hub_of(world).rerun(hub_of(world).runs[run], ("job-0",))
         world.agents["web-1"].kill()
-        other.sets.note_queued(SET)
+        other.sets.note_queued([SET])
         await asyncio.sleep(5)
         world.agents["web-2"].kill()
         await serving(world, "web-3")

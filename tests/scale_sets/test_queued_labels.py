@@ -1,17 +1,22 @@
-"""Labels of queued jobs reach the set that has them, and one that no set has is reported once."""
+"""Labels of queued jobs reach the set that can run them, and those that no set has are reported once."""
 
 import pytest
 
-from bullpen.scale_sets.queued_labels import MOST, REMEMBERED, QueuedLabels
+from bullpen.scale_sets.queued_labels import MOST, REMEMBERED, MistakenLabels, QueuedLabels, mistake
 
 SETS = ("bullpen-small", "Gpu-Large")
 
 
-def noted(*labels: str) -> QueuedLabels:
+def noted(*jobs: str) -> QueuedLabels:
+    """Each job asks for labels that are separated by spaces."""
     made = QueuedLabels()
-    for label in labels:
-        made.note(label, 100.0)
+    for labels in jobs:
+        made.note(labels.split(), 100.0, "acme/widgets")
     return made
+
+
+def mistaken(queued: QueuedLabels) -> list[tuple[str, ...]]:
+    return [wrong.labels for wrong, _ in queued.mistaken(SETS)]
 
 
 def test_a_label_reaches_the_held_set_once_without_regard_to_case() -> None:
@@ -32,15 +37,15 @@ def test_a_label_of_a_set_that_another_process_holds_is_kept_for_a_while() -> No
 @pytest.mark.parametrize("label", ["bullpen-smal", "bullpen-huge", "gpu-larg", "Bullpen-X"])
 def test_a_label_that_looks_like_a_set_and_is_none_is_reported_once(label: str) -> None:
     queued = noted(label)
-    assert queued.mistaken(SETS) == [label]
+    assert queued.mistaken(SETS) == [(MistakenLabels((label,)), "acme/widgets")]
     queued.take(SETS, SETS, 101.0)
-    queued.note(label, 200.0)
-    assert queued.mistaken(SETS) == []
+    queued.note([label], 200.0)
+    assert mistaken(queued) == []
 
 
 @pytest.mark.parametrize("label", ["ubuntu-latest", "self-hosted", "4711", "4711-1-small", "gpu-LARGE", ""])
 def test_other_labels_are_not_reported(label: str) -> None:
-    assert noted(label).mistaken(SETS) == []
+    assert mistaken(noted(label)) == []
 
 
 def test_nothing_is_reported_where_there_are_no_sets() -> None:
@@ -49,4 +54,39 @@ def test_nothing_is_reported_where_there_are_no_sets() -> None:
 
 def test_only_so_many_labels_are_remembered() -> None:
     queued = noted(*(f"bullpen-{n}" for n in range(MOST + 5)))
-    assert len(queued.mistaken(SETS)) == MOST
+    assert len(mistaken(queued)) == MOST
+
+
+# ---- more than one label
+
+
+@pytest.mark.parametrize("labels", ["self-hosted bullpen-small", "bullpen-small linux", "bullpen-small Gpu-Large"])
+def test_a_job_that_asks_for_more_than_a_set_has_is_not_the_sets_and_is_reported(labels: str) -> None:
+    queued = noted(labels)
+    assert mistaken(queued) == [tuple(labels.split())]
+    assert queued.take(SETS, SETS, 101.0) == {}
+    assert queued.left() == {}
+
+
+def test_a_job_that_asks_for_one_label_twice_is_the_sets() -> None:
+    queued = noted("bullpen-small Bullpen-Small")
+    assert mistaken(queued) == []
+    assert queued.take(SETS, SETS, 101.0) == {"bullpen-small": 100.0}
+
+
+@pytest.mark.parametrize("labels", ["self-hosted linux", "self-hosted 4711-1-small"])
+def test_other_jobs_with_several_labels_are_not_reported(labels: str) -> None:
+    assert mistaken(noted(labels)) == []
+
+
+def test_the_remedy_names_the_setting_and_what_to_write() -> None:
+    tables = {"Gpu-Large": "github.scale-sets.gpu"}
+    wrong = mistake(["self-hosted", "gpu-large"], SETS)
+    assert wrong is not None
+    assert wrong.remedy(tables) == (
+        "Write `runs-on: Gpu-Large` in the workflow, without other labels: github.scale-sets.gpu.name is the only one."
+    )
+    unknown = mistake(["self-hosted", "bullpen-smal"], SETS)
+    assert unknown is not None
+    assert "github.scale-sets.NAME.name" in unknown.remedy(tables)
+    assert "github.scale-sets.NAME.class" in unknown.remedy(tables)

@@ -1,11 +1,13 @@
 """Re-runs that the CI announces neither by a message nor by a webhook: its list of queued jobs shows them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replaced
 
+from bullpen.config import Github, ScaleSetSettings
 from bullpen.controllers import Service
 from bullpen.engines.memory.github import JobSpec
 from bullpen.errors import Throttled
@@ -65,19 +67,42 @@ async def test_a_rerun_that_only_the_list_shows_gets_a_runner_of_a_set_that_keep
         assert members(world) == []
 
 
-async def test_the_list_is_asked_for_once_a_minute_while_no_runner_is_registered() -> None:
-    async with a_set_world() as world:
+@pytest.mark.parametrize("webhook_secret", ["", "s"])
+async def test_the_list_is_asked_for_once_a_minute_while_no_runner_is_registered(webhook_secret: str) -> None:
+    async with a_set_world(settings_of(webhook_secret=webhook_secret)) as world:
         ports, _ = await a_quiet_set(world)
         before = looks(ports)
         await asyncio.sleep(10 * POLL)
         assert 9 <= looks(ports) - before <= 10
 
 
-async def test_the_list_is_not_asked_for_while_a_runner_is_registered() -> None:
-    async with a_set_world(settings_of(min=1)) as world:
+async def test_with_a_webhook_the_list_is_not_asked_for_while_a_runner_is_registered() -> None:
+    async with a_set_world(settings_of(min=1, webhook_secret="s")) as world:
         ports = await serving(world)
         await asyncio.sleep(20 * POLL)
         assert looks(ports) == 0
+
+
+async def test_without_a_webhook_the_list_is_asked_for_once_a_minute_for_all_sets_of_a_repository() -> None:
+    one = ScaleSetSettings(events="trusted", resource_class="small", min=1)
+    github = Github(scope=REPOSITORY, token="t", scale_sets={key: replaced(one, name=f"s-{key}") for key in "abc"})
+    async with a_world(settings=replaced(settings_of(), github=github)) as world:
+        ports = await serving(world)
+        await asyncio.sleep(20 * POLL)
+        assert 17 <= looks(ports) <= 20
+
+
+async def test_without_a_webhook_a_label_that_no_set_has_is_reported_while_runners_are_registered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        await serving(world)
+        await asyncio.sleep(300)
+        assert len(members(world)) == 1
+        hub_of(world).start(REPOSITORY, JobSpec("job", label="bullpen-smal"))
+        await asyncio.sleep(2 * POLL)
+        (line,) = [one.getMessage() for one in caplog.records if "no scale set has" in one.getMessage()]
+        assert f"labels=bullpen-smal repository={REPOSITORY}" in line
 
 
 async def test_a_label_of_the_list_that_no_set_has_is_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -93,14 +118,19 @@ async def test_a_label_of_the_list_that_no_set_has_is_reported(caplog: pytest.Lo
 
 
 async def looking(
-    world: World, noted: list[str], names: tuple[str, ...] = (REPOSITORY,), is_bare: Callable[[], bool] = lambda: True
+    world: World, noted: list[str], names: tuple[str, ...] = (REPOSITORY,), lists: Callable[[], bool] = lambda: True
 ) -> tuple[QueuedRuns, Ports]:
     ports, one = world.ports(), await make_set(world)
     one = replace(one, rules=replace(one.rules, repositories=tuple(map(SetRepository, names))))
-    return QueuedRuns(ports, lambda: one, is_bare, noted.append, POLL), ports
+
+    def note(labels: Sequence[str], repository: str) -> None:
+        assert repository in names
+        noted.append(" ".join(labels))
+
+    return QueuedRuns(ports, lambda: one, lists, note, POLL), ports
 
 
-async def test_only_jobs_that_ask_for_one_label_are_noted_and_only_those_that_wait() -> None:
+async def test_jobs_that_wait_are_noted_with_all_their_labels() -> None:
     async with a_world(settings=settings_of()) as world:
         noted: list[str] = []
         runs, ports = await looking(world, noted)
@@ -113,7 +143,7 @@ async def test_only_jobs_that_ask_for_one_label_are_noted_and_only_those_that_wa
 
         ports.workflows.waiting_jobs = listed  # type: ignore[assignment, method-assign]
         await runs.look()
-        assert noted == [SET, "other"]
+        assert noted == [SET, "other", "self-hosted bullpen-large"]
 
 
 async def test_a_job_that_no_runner_gets_is_not_noted_for_ever() -> None:
@@ -175,8 +205,8 @@ async def test_a_limit_of_the_ci_is_waited_out_and_an_outage_is_no_error() -> No
         assert await runs.look() == 900.0
 
 
-async def test_a_set_with_a_runner_asks_for_no_list() -> None:
+async def test_a_holder_that_need_not_list_asks_for_no_list() -> None:
     async with a_world(settings=settings_of()) as world:
-        runs, ports = await looking(world, [], is_bare=lambda: False)
+        runs, ports = await looking(world, [], lists=lambda: False)
         await runs.look()
         assert looks(ports) == 0

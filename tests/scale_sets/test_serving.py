@@ -97,6 +97,27 @@ async def test_a_set_of_the_same_name_that_another_owner_made_is_left_alone() ->
         assert stranger.session is None
 
 
+async def test_a_set_that_was_deleted_is_reported_with_its_setting_and_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with a_set_world(settings_of(min=1)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        hub_of(world).sets.delete(set_of(world).id)
+        await asyncio.sleep(100)
+        (line,) = [one.getMessage() for one in caplog.records if "was deleted at the CI" in one.getMessage()]
+        assert "setting=github.scale-sets.small.name" in line
+        assert "To remove it, remove [github.scale-sets.small] from the settings" in line
+
+
+async def test_a_set_to_which_another_pool_listens_is_reported_with_its_setting() -> None:
+    async with a_set_world() as world:
+        hub_of(world).sets.open(set_of(world).id, "another pool")
+        serve(world)
+        await asyncio.sleep(10)
+        assert f"github.scale-sets.small.name ('{SET}') must be unique" in session(world).why
+
+
 async def test_a_set_that_was_deleted_is_made_again_and_its_members_register_with_it() -> None:
     async with a_set_world(settings_of(min=1)) as world:
         serve(world)

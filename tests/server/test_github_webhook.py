@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -358,20 +359,21 @@ def _queued(*labels: str, action: str = "queued") -> bytes:
 async def test_the_labels_of_a_queued_job_are_noted_for_scale_sets_and_those_of_no_other_action(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted: list[str] = []
+    noted: list[tuple[list[str], str]] = []
 
-    def note_queued(label: str) -> bool:
-        noted.append(label)
-        return label == "bullpen-small"
+    def note_queued(labels: Sequence[str], repository: str) -> bool:
+        noted.append((list(labels), repository))
+        return list(labels) == ["bullpen-small"]
 
     async with a_hub(tmp_path) as hub:
         monkeypatch.setattr(hub.house.context.service.sets, "note_queued", note_queued)
         for body, is_noted in (
             (_queued("bullpen-small"), True),
-            (_queued("ubuntu-latest"), False),
+            (_queued("self-hosted", "bullpen-small"), False),
             (_queued("bullpen-small", action="in_progress"), False),
             (_queued(), False),
         ):
             answer = await hub.deliver("workflow_job", body)
             assert (answer.status_code, answer.json()["noted"]) == (202, is_noted)
-        assert noted == ["bullpen-small", "ubuntu-latest"]
+        of = "acme/widgets"
+        assert noted == [(["bullpen-small"], of), (["self-hosted", "bullpen-small"], of), ([], of)]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import click
 
 from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine, check_python, check_work_dir
+from bullpen.cli.doctor_labels import check_set_labels
 from bullpen.cli.doctor_repositories import check_set_repositories
 from bullpen.cli.doctor_sets import check_set_settings, check_sets
 from bullpen.cli.options import PoolOptions, answering_options
@@ -104,8 +105,11 @@ def _examine_pool(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
 
 
 async def _of_sets(ports: Ports, settings: Settings, found: Status) -> list[Finding]:
-    of_repositories = await check_set_repositories(ports, settings)
-    return [*of_repositories, *await check_sets(ports, settings, found.sets)]
+    return [
+        *await check_set_repositories(ports, settings),
+        *await check_set_labels(ports, settings),
+        *await check_sets(ports, settings, found.sets),
+    ]
 
 
 def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:

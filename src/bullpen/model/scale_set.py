@@ -21,7 +21,7 @@ A retired record stays: there are as many as names were ever used. The record's 
 run id of the instances that serve the set, and not the label of any workflow run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
@@ -132,6 +132,12 @@ def set_run_id(name: str) -> str:
 def set_of_run_id(run_id: str) -> str | None:
     """The name of the set; None if it is the id of a run."""
     return run_id.removeprefix(ID_PREFIX) or None if run_id.startswith(ID_PREFIX) else None
+
+
+def fits_set(labels: Collection[str], name: str) -> bool:
+    """Whether a set can run a job that asks for these labels: each must be a label of the set, and the name is the only
+    one that workflows know."""
+    return {label.casefold() for label in labels} == {name.casefold()}
 
 
 def must_be_ready(name: str) -> Check:

@@ -15,7 +15,7 @@
     started_jobs      jobs that a runner was given, until no rescue can need them
     queued_labels     labels of queued jobs that webhooks and lists show
     queued_hints      the same between processes, through the store
-    queued_runs       the CI's list of queued jobs, for a set without a registered runner
+    queued_runs       the CI's list of queued jobs, for re-runs and wrong labels
     members           which instances serve a set, and what each of them does
     supply            how many runners the set needs, and which of them it does not need: pure
     waits             since when jobs wait, and why, for people

@@ -5,17 +5,17 @@ take it over once it has stood still for a whole lease.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.scale_set import WANTED, ScaleSet
+from bullpen.model.scale_set import READY, WANTED, ScaleSet, fits_set
 from bullpen.ports import Ports
 from bullpen.scale_sets.desired import DesiredSets
 from bullpen.scale_sets.holder import SetHolder, is_served
 from bullpen.scale_sets.queued_hints import QueuedHints
 from bullpen.scale_sets.queued_labels import QueuedLabels
-from bullpen.scale_sets.rules import lingers
+from bullpen.scale_sets.rules import UNNAMED_TABLE, lingers, tables
 from bullpen.scale_sets.session import StandBy
 from bullpen.structured_log import get_logger
 
@@ -62,7 +62,10 @@ class ScaleSetController:
         self._missing: dict[str, _MissingSet] = {}
         self._queued = QueuedLabels()
         self._hints = QueuedHints(ports)
-        self._names: frozenset[str] = frozenset()  # of the sets, without regard to case
+        self._names: tuple[str, ...] = ()  # of all sets
+        self._tables = tables(settings)
+        self._shares_list = "/" in settings.github.scope and not settings.github.webhook_secret
+        self._lister = ""  # the set whose holder lists for all of them
         self._is_stopping = False
         self._tracks = settings.liveness.tracking
         self._unheard: set[str] = set()  # sets that are reported
@@ -72,10 +75,11 @@ class ScaleSetController:
         """The sets that this process holds, by name."""
         return self._holders
 
-    def note_queued(self, label: str) -> bool:
-        """A queued job asks for this label. True if a set has it. Any label may be noted: most are none of a set's."""
-        self._queued.note(label, asyncio.get_running_loop().time())
-        return label.casefold() in self._names
+    def note_queued(self, labels: Sequence[str], repository: str = "") -> bool:
+        """A queued job asks for these labels. True if a set can run it. Any job may be noted: most are none of a set's,
+        and those that only seem so are reported."""
+        self._queued.note(labels, asyncio.get_running_loop().time(), repository)
+        return any(fits_set(labels, name) for name in self._names)
 
     async def run_once(self) -> None:
         """Compare the sets with the settings now and then, take what is free, and follow changes of what is held."""
@@ -91,6 +95,7 @@ class ScaleSetController:
             self._compare_at = time + RECONCILED
             await self._compare()
             found = await self._ports.records.scale_sets()
+        self._lister = min((name for name, one in found.items() if one.state is READY), default="")
         served = {name: one for name, one in found.items() if is_served(one) and self._hears(name)}
         self._give_up([task for name, task in self._tasks.items() if name not in served])
         for name, holder in self._holders.items():
@@ -143,10 +148,12 @@ class ScaleSetController:
     async def _heed_queued(self, known: Collection[str]) -> None:
         """Pass on what was noted about queued jobs: to the holders of this process, and to those of others. `known` are
         the names of all sets."""
-        self._names = frozenset(name.casefold() for name in known)
+        self._names = tuple(known)
         time = asyncio.get_running_loop().time()
-        for label in self._queued.mistaken(known):
-            log.error("job asks for a label that no scale set has", label=label, sets=", ".join(sorted(known)))
+        for wrong, repository in self._queued.mistaken(known):
+            remedy, sets = wrong.remedy(self._tables), ", ".join(sorted(known))
+            asked = ", ".join(wrong.labels)
+            log.error(wrong.what, labels=asked, repository=repository or None, sets=sets, remedy=remedy)
         for name, at in self._queued.take(self._holders, known, time).items():
             self._holders[name].supplier.note_queued(at)
         await self._hints.send(self._queued.left())
@@ -154,6 +161,10 @@ class ScaleSetController:
             is_needed = not holder.scale_set.rules.min  # otherwise a runner is registered anyway
             if is_needed and (told := await self._hints.receive(name)) is not None:
                 holder.supplier.note_queued(told)
+
+    def _lists(self, name: str, is_bare: bool) -> bool:
+        """Whether the holder of this set lists queued jobs now. In a repository's scope all sets share one list."""
+        return name == self._lister if self._shares_list else is_bare
 
     def _linger(self, name: str) -> float:
         return self._lingers.get(name, 0.0)  # a set that retires keeps no runner
@@ -178,6 +189,7 @@ class ScaleSetController:
                 linger=self._linger(name),
                 on_missing=self._on_missing,
                 on_queued=self.note_queued,
+                lists=self._lists,
             )
             self._tasks[name] = asyncio.get_running_loop().create_task(holder.run())
 
@@ -208,7 +220,13 @@ class ScaleSetController:
         one, before = holder.scale_set, self._missing.get(holder.scale_set.name)
         pause = MISSING
         if before is None or before.ci_id != one.ci_id or holder.listener.current() is not None:
-            log.error("scale set was deleted at the CI", set=one.name, id=one.ci_id)
+            table = self._tables.get(one.name, UNNAMED_TABLE)
+            remedy = (
+                f"It is created again. To remove it, remove [{table}] from the settings and restart `bullpen serve`."
+            )
+            log.error(
+                "scale set was deleted at the CI", set=one.name, id=one.ci_id, setting=f"{table}.name", remedy=remedy
+            )
             self._compare_at = 0.0
         else:
             pause = min(2 * before.pause, LONGEST_MISSING)

@@ -1,7 +1,7 @@
 """The holder of one set: listener, supplier and lease of this process, from taking the set to giving it up."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from bullpen.config import Settings
@@ -12,6 +12,7 @@ from bullpen.scale_sets.lapsed_runs import LapsedRuns
 from bullpen.scale_sets.listener import SetListener
 from bullpen.scale_sets.members import MemberState
 from bullpen.scale_sets.queued_runs import QueuedRuns
+from bullpen.scale_sets.rules import UNNAMED_TABLE, tables
 from bullpen.scale_sets.session import SessionLost, SessionRecord
 from bullpen.scale_sets.supplier import Supplier
 from bullpen.structured_log import get_logger
@@ -29,19 +30,23 @@ class SetHolder:
         *,
         linger: float,
         on_missing: Callable[[], None],
-        on_queued: Callable[[str], object],
+        on_queued: Callable[[Sequence[str], str], object],
+        lists: Callable[[str, bool], bool] = lambda name, is_bare: is_bare,
     ) -> None:
+        """`lists` says whether the holder of this set lists queued jobs, which may have no runner at the moment."""
         self._ports = ports
         self._lease = settings.timings.lease
         self.record = record
         self.listener = SetListener(ports, scale_set, record, self._wake)
+        self.listener.table = tables(settings).get(scale_set.name, UNNAMED_TABLE)
         started = self.listener.board.given
         self.supplier = Supplier(
             ports, settings, scale_set, self.listener, record, started, linger=linger, on_missing=on_missing
         )
         self.listener.rests = self.supplier.may_rest
         self._lapsed = LapsedRuns(ports, self.listener.board)
-        self._queued = QueuedRuns(ports, lambda: self.scale_set, self._is_bare, on_queued, settings.github.poll)
+        self._lists = lists
+        self._queued = QueuedRuns(ports, lambda: self.scale_set, self._lists_now, on_queued, settings.github.poll)
 
     @property
     def scale_set(self) -> ScaleSet:
@@ -87,6 +92,9 @@ class SetHolder:
         missing is written by `desired`, which also looks whether another owner has taken its name."""
         with suppress(BullpenError):
             await self.supplier.recall_idle("its scale set was deleted")
+
+    def _lists_now(self) -> bool:
+        return self._lists(self.scale_set.name, self._is_bare())
 
     def _is_bare(self) -> bool:
         """Whether the set has no registered runner, and gets none: then the CI may not announce every job."""

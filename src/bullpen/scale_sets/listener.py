@@ -35,6 +35,8 @@ from bullpen.ports import MessageSession, Ports, SetMessage, SetStatistics
 from bullpen.ports.demand import JobDemand
 from bullpen.scale_sets.job_board import JobBoard, leaves_waiting
 from bullpen.scale_sets.offers import JobOffers
+from bullpen.scale_sets.ownership import session_taken
+from bullpen.scale_sets.rules import UNNAMED_TABLE
 from bullpen.scale_sets.session import SessionLost, SessionRecord
 from bullpen.structured_log import get_logger
 
@@ -62,6 +64,7 @@ class SetListener:
         self.board = JobBoard(record.stored, ports.ci.instance_of)
         self.is_missing = False  # the CI does not have the set any more
         self.rests: Callable[[], bool] = lambda: False
+        self.table = UNNAMED_TABLE  # of the set in the settings
         self._on_news = on_news
         self._session: MessageSession | None = None
         self._last = 0
@@ -152,7 +155,10 @@ class SetListener:
             # Whether the service lets it be closed is not known. If it is still open, the next call says so.
             with suppress(Refused, Unavailable):
                 await sets.close(self.scale_set.ci_id, stored.ci_session)
-        session = await sets.open(self.scale_set.ci_id, self.record.by)
+        try:
+            session = await sets.open(self.scale_set.ci_id, self.record.by)
+        except Conflict as exc:
+            raise session_taken(exc, self.table, self.name) from exc
         try:
             counts = _counts(session.statistics)
             await self.record.write(

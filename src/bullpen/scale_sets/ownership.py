@@ -9,7 +9,7 @@ A CI that drops labels beside the name shows no mark. There, a set whose creatio
 pool's own until an operator says so.
 """
 
-from bullpen.errors import PermissionDenied, Refused
+from bullpen.errors import Conflict, PermissionDenied, Refused
 from bullpen.model.scale_set import ScaleSet
 from bullpen.ports import Chance, Ports, RegisteredSet
 
@@ -57,4 +57,12 @@ def taken(table: str, name: str, found: RegisteredSet) -> Refused:
         f"{table}.name ({name!r}): GitHub has a scale set of this name, {found.id}, that this pool did not create",
         remedy=f"Set another name. If no other pool or controller serves that set, take it with `bullpen refresh"
         f" --adopt-set {name}`.",
+    )
+
+
+def session_taken(refusal: Conflict, table: str, name: str) -> Conflict:
+    """Another process listens to the set. `table` is the set's in the settings."""
+    return Conflict(
+        f"{refusal}: that of a killed process ends within a minute; if this one stays, another pool or controller uses"
+        f" the name, and {table}.name ({name!r}) must be unique"
     )

@@ -1,8 +1,11 @@
-"""Jobs that wait for a set, by the CI's own list: for re-runs that neither a message nor a webhook shows.
+"""Jobs that wait, by the CI's own list: for what neither a message nor a webhook shows.
 
 GitHub does not announce a re-run of a completed run to a set without a registered runner. So while a set has none, its
 holder lists the jobs that wait in the set's repositories, every `github.poll` seconds, and notes their labels as a
 webhook would (queued_labels.py). A set for every repository of an organisation has no such list.
+
+All sets of a repository's scope share one list, and without a webhook it also shows the jobs that ask for a label which
+no set has. There the holder of one set lists for all of them, whatever runners they have (controller.py).
 """
 
 import asyncio
@@ -22,19 +25,19 @@ log = get_logger("bullpen.scale_sets")
 
 
 class QueuedRuns:
-    """`is_bare` says whether the set has no registered runner, and needs none: only then the CI is asked."""
+    """`lists` says whether the CI is asked now. `on_queued` is called with the labels of a job, and its repository."""
 
     def __init__(
         self,
         ports: Ports,
         current: Callable[[], ScaleSet],
-        is_bare: Callable[[], bool],
-        on_queued: Callable[[str], object],
+        lists: Callable[[], bool],
+        on_queued: Callable[[Sequence[str], str], object],
         every: float,
     ) -> None:
         self._ports = ports
         self._current = current
-        self._is_bare = is_bare
+        self._lists = lists
         self._on_queued = on_queued
         self._every = every
         self._begin = 0  # the repository at which the next look begins
@@ -50,7 +53,7 @@ class QueuedRuns:
 
     async def look(self) -> float:
         """One look; returns for how many seconds the CI asks not to be asked again."""
-        if not self._is_bare():
+        if not self._lists():
             return 0.0
         for name in self._chosen():
             try:
@@ -66,8 +69,7 @@ class QueuedRuns:
                 log.warning("queued jobs cannot be listed", set=self._current().name, repository=name, error=exc)
                 self._refused[name] = self._time() + REFUSED
                 continue
-            # A set has one label: a job that asks for more cannot be its own.
-            self._note(name, {job.id: job.labels[0] for job in jobs if len(job.labels) == 1})
+            self._note(name, {job.id: job.labels for job in jobs})
         return 0.0
 
     def _chosen(self) -> Sequence[str]:
@@ -80,11 +82,11 @@ class QueuedRuns:
         self._begin = begin + REPOSITORIES
         return [*names[begin:], *names[:begin]][:REPOSITORIES]
 
-    def _note(self, repository: str, labels: dict[int, str]) -> None:
+    def _note(self, repository: str, labels: dict[int, tuple[str, ...]]) -> None:
         time, before = self._time(), self._since.get(repository, {})
         self._since[repository] = since = {id: before.get(id, time) for id in labels}
-        for label in dict.fromkeys(label for id, label in labels.items() if time - since[id] < TRIED):
-            self._on_queued(label)
+        for asked in dict.fromkeys(asked for id, asked in labels.items() if time - since[id] < TRIED):
+            self._on_queued(asked, repository)
 
     def _time(self) -> float:
         return asyncio.get_running_loop().time()

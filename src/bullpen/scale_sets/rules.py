@@ -5,6 +5,8 @@ from bullpen.model.scale_set import SetEvents, SetRepository, SetRules
 from bullpen.model.ticket import UsageClass
 from bullpen.settings.scale_sets import EVERY, completed, named_repository
 
+UNNAMED_TABLE = "github.scale-sets.NAME"  # of a set that the settings do not have
+
 
 def rules_of(settings: Settings) -> dict[str, SetRules]:
     """Every set of the settings by the name that workflows use, with the ids of those repositories that the settings

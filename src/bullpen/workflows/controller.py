@@ -12,7 +12,7 @@ for new runners takes minutes; but each run only once at a time.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ class WorkflowController:
     """
 
     def __init__(
-        self, ports: Ports, settings: Settings, on_queued: Callable[[str], object] = lambda label: None
+        self, ports: Ports, settings: Settings, on_queued: Callable[[Sequence[str]], object] = lambda labels: None
     ) -> None:
         self._ports = ports
         self._settings = settings

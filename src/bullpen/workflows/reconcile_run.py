@@ -8,7 +8,7 @@ so with a re-run, and then GitHub's answer shows that.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound
@@ -39,7 +39,7 @@ class RunReconciler:
         machines: MachineStates,
         report: ReportCollector,
         stop: asyncio.Event,
-        on_queued: Callable[[str], object],
+        on_queued: Callable[[Sequence[str]], object],
     ) -> None:
         self._ports = ports
         self._settings = settings

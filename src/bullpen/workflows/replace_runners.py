@@ -19,6 +19,7 @@ from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.lost_worker import WorkerLoss
 from bullpen.model import label as labels
+from bullpen.model.scale_set import fits_set
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.alerts import ReportCollector
 from bullpen.workflows.holdings import RunHoldings, settle_losses
@@ -47,7 +48,7 @@ class RunnerReplacement:
     _machines: MachineStates
     _runners: RunnerProvider
     _report: ReportCollector
-    _on_queued: Callable[[str], object] = lambda label: None
+    _on_queued: Callable[[Sequence[str]], object] = lambda labels: None
     """Called with the label of a scale set for which a job waits that was run again."""
     _refused: dict[str, RefusedLabel] = field(default_factory=dict)
     """By label. Each try leaves a record: one at every pass, for a day, would be too many."""
@@ -84,8 +85,8 @@ class RunnerReplacement:
     def _point_out(self, losses: Sequence[WorkerLoss], jobs: Sequence[WorkflowJob]) -> None:
         """Report the scale sets whose lost jobs were run again and wait."""
         for name in dict.fromkeys(loss.set_name for loss in losses if loss.set_name is not None):
-            if any(job.waits and _asks_for(job, name) for job in jobs):
-                self._on_queued(name)
+            if any(job.waits and fits_set(job.labels, name) for job in jobs):
+                self._on_queued([name])
 
     def _is_needless(self, run: WorkflowRun, loss: WorkerLoss, acts: bool) -> bool:
         """True if nothing is owed for it, unless GitHub lists a job on its runner. Either it reported no job, and

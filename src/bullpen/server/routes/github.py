@@ -87,12 +87,11 @@ async def receive_webhook(
     if has_ended:
         runs = context.service.runs
         (runs.note if event == OF_RUN else runs.note_job)(found.repository, found.run)
-    # Each label is noted: one that only looks like a scale set's is reported.
-    of_sets = [context.service.sets.note_queued(label) for label in found.labels if found.action == QUEUED]
+    of_a_set = found.action == QUEUED and context.service.sets.note_queued(found.labels, found.repository)
     await _see_repository(context, found)
     return (
         Delivered(True)
-        if has_ended or any(of_sets)
+        if has_ended or of_a_set
         else Delivered(False, "the action is not completed: other changes are polled")
     )
 
