@@ -309,8 +309,8 @@ class AnotherCI:
     def prepare(self, name: str, label: str, round: str) -> None:
         return
 
-    def failing(self) -> str:
-        return ""
+    def failing(self, label: str) -> None:
+        return
 
     async def remove(self, handle: str) -> Removal:
         self.removed.append(handle)

@@ -14,6 +14,7 @@ import pytest
 
 from bullpen.config import Engines, Github, Settings
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
+from bullpen.errors import BullpenError, ConfigError, PermissionDenied
 from bullpen.model.activity import Activity, Listening
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
 from bullpen.model.scale_set import SetEvents, SetRepository
@@ -36,10 +37,13 @@ class SetCI:
 
     def __init__(self) -> None:
         self.takes = True
+        self.fails: BullpenError | None = None
         self.asked: list[tuple[str, str, str]] = []
 
     async def register(self, name: str, label: str, round: str) -> RegistrationCredentials | None:
         self.asked.append((name, label, round))
+        if self.fails is not None:
+            raise self.fails
         return RegistrationCredentials(f"bullpen.{name}.{round}.1", label, jit="J", id=7) if self.takes else None
 
 
@@ -153,6 +157,20 @@ async def test_an_instance_that_its_set_takes_or_that_has_moved_on_stays_as_it_i
         assert (await register(house, **late)).json() == {"registered": False}
         assert await instance(house) == before
         assert before.state is CLAIMED
+
+
+@pytest.mark.parametrize("walk", [engaged, claimed_for_set])
+@pytest.mark.parametrize("error", [PermissionDenied("the token has expired"), ConfigError("the key cannot be read")])
+async def test_a_refusal_by_github_is_no_refusal_of_the_machine_and_its_agent_asks_again(
+    tmp_path: Path, error: BullpenError, walk: Callable[..., Walk]
+) -> None:
+    """An agent takes any `refusal` for its own end."""
+    async with serving(tmp_path, walk) as (house, ci):
+        ci.fails, before = error, await instance(house)
+        assert (await register(house)).json() == {"registered": False}
+        assert await instance(house) == before
+        ci.fails = None
+        assert (await register(house)).json()["registered"]
 
 
 async def test_a_refused_job_raises_an_alarm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.fleet import FleetAnswer, FleetPlan
+from bullpen.model.registration_failure import RegistrationFailure
 from bullpen.model.served_set import ServedSet
 from bullpen.ports.health import Finding
 
@@ -162,7 +163,8 @@ class CI(Protocol):
 
         None, and nothing is written, unless the instance of this name still belongs to the run of this label, in this
         round. The label `set:<name>` is that of a scale set: then its runner gets one job, under a name that was never
-        used before, and None also means that the set does not take this instance any more.
+        used before, and None also means that the set does not take this instance any more. Refused is about the pool's
+        credentials or the set, never about this instance: its agent asks again later.
         """
 
     def prepare(self, name: str, label: str, round: str) -> None:
@@ -170,9 +172,9 @@ class CI(Protocol):
         second, and the CI may take as long to answer. Returns at once and never raises. Nothing depends on it: what
         fails here is tried again when the agent asks, and what no agent fetches is removed."""
 
-    def failing(self) -> str:
-        """Why registrations for scale sets fail in this process at the moment, such as a limit of the CI. Empty if the
-        last one succeeded, or none was tried."""
+    def failing(self, label: str) -> RegistrationFailure | None:
+        """Why registrations for a scale set fail in this process, such as a limit of the CI, and when the next attempt
+        is due. None if the last one succeeded, or none was tried."""
 
     async def remove(self, handle: str) -> Removal:
         """Take a runner off the CI's list unless it is busy. `Registration.handle` names it."""

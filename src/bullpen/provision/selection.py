@@ -74,6 +74,7 @@ class ClaimWorker:
     holdings: Holdings
     by: str
     excuse: Callable[[], str] = lambda: ""  # why no runner can register now; one that is late for it is not ended
+    is_hindered: Callable[[], bool] = lambda: False  # no other instance could register either: none is drawn
     on_claim: Callable[[Instance], None] = lambda claimed: None  # called as soon as a claim has landed
     unanswered: set[str] = field(default_factory=set)  # places without an acknowledged claim
 
@@ -85,8 +86,8 @@ class ClaimWorker:
         return None
 
     async def _claim_next(self) -> Instance | None:
-        """Draw and claim until one lands; None if the pool is exhausted."""
-        while (candidate := await self.pickup.next()) is not None:
+        """Draw and claim until one lands; None if the pool is exhausted, or none is to be drawn."""
+        while not self.is_hindered() and (candidate := await self.pickup.next()) is not None:
             claimed = await self._claim(candidate)
             if isinstance(claimed, Conflict) and self._is_still_on_offer(claimed.found):
                 # Only the ticket was stale: it was sent before the offer was extended.

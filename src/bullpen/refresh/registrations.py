@@ -6,7 +6,8 @@ unknown machine: refresh raises an alarm and leaves it alone. An instance whose 
 and its run would wait in vain: it is ended.
 
 A member of a scale set registers for one job at a time, and GitHub lists its runner without a label. So its label
-proves nothing, and it is not listed while it is cleaned between two jobs.
+proves nothing, and it is not listed while it is cleaned between two jobs. One whose agent says that it has no runner
+waits for a registration: GitHub may refuse them all, and then no machine is ended for it. It goes back to the pool.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -15,14 +16,17 @@ from functools import partial
 from bullpen.config import Settings
 from bullpen.errors import Outdated, Refused, Unavailable
 from bullpen.liveness.protection import FEW
+from bullpen.model.activity import parse_listening
 from bullpen.model.instance import RUNNING, TERMINATED, Instance
 from bullpen.model.set_member import set_of
+from bullpen.model.signal import Pulse
 from bullpen.pool import busy, lifecycle
 from bullpen.ports import Ports, Registration
 from bullpen.refresh.action import BY, Action, Plan, alarm
 from bullpen.refresh.sightings import seen_twice
 
 UNSEEN = "its agent is alive, but the CI sees no runner there"
+UNREGISTERED = "its scale set has not got a runner there for long"
 
 
 async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool) -> AsyncIterator[Plan]:
@@ -107,11 +111,27 @@ async def _unseen(
     at_work = busy.activities(settings, pulses)
     if held_up := [id for id in living if id in at_work]:
         yield alarm(*(Action("spare", id, f"{UNSEEN}, and {busy.describe(at_work[id])} runs on it") for id in held_up))
-    if condemned := [missing[id] for id in living if id not in at_work]:
+    free = [missing[id] for id in living if id not in at_work]
+    if waiting := [one for one in free if set_of(one) is not None and not _listens(pulses[one.id])]:
+        yield Plan(
+            tuple(Action("give back", one.id, UNREGISTERED) for one in waiting),
+            partial(_give_back, ports, settings, waiting),
+        )
+    if condemned := [one for one in free if one not in waiting]:
         yield Plan(
             tuple(Action("terminate", one.id, UNSEEN) for one in condemned),
             partial(_end_unseen, ports, settings, condemned),
         )
+
+
+def _listens(pulse: Pulse) -> bool:
+    return pulse.heartbeat is not None and parse_listening(pulse.heartbeat.activity) is not None
+
+
+async def _give_back(ports: Ports, settings: Settings, waiting: Sequence[Instance]) -> None:
+    now = ports.clock.now()
+    changes = [lifecycle.give_back(ports, settings, one, now, BY, UNREGISTERED) for one in waiting]
+    await ports.records.apply_each(changes)
 
 
 async def _end_unseen(ports: Ports, settings: Settings, condemned: Sequence[Instance]) -> None:

@@ -14,6 +14,7 @@ from bullpen.errors import Conflict
 from bullpen.model import provision as provisions
 from bullpen.model import set_member
 from bullpen.model.instance import Instance
+from bullpen.model.registration_failure import RegistrationFailure
 from bullpen.model.scale_set import ScaleSet, must_be_ready
 from bullpen.model.ticket import Requirements
 from bullpen.model.times import later
@@ -56,15 +57,15 @@ async def engage(ports: Ports, scale_set: ScaleSet, claimed: Instance, *, by: st
 
 
 class ClaimBurst:
-    """Some claims at once, which share the candidates of the pool. `excuse` says why registrations fail at the moment:
-    what could not register for that reason is not ended."""
+    """Some claims at once, which share the candidates of the pool. `failing` says why the CI registers no runner:
+    then nothing more is claimed, and what could not register for that reason is given back."""
 
     def __init__(
         self,
         ports: Ports,
         settings: Settings,
         current: Callable[[], ScaleSet],
-        excuse: Callable[[], str],
+        failing: Callable[[], RegistrationFailure | None],
         *,
         by: str,
     ) -> None:
@@ -73,7 +74,7 @@ class ClaimBurst:
         self._settings = settings
         self._set = current()
         self._current = current  # its rules may change while a runner registers
-        self._excuse = excuse
+        self._failing = failing
         self._by = by
         self._holdings = Holdings(ports)
 
@@ -107,7 +108,16 @@ class ClaimBurst:
             self.open_places = 0
         for failure in [one for one in found if isinstance(one, BaseException)]:
             raise failure
-        return sum(one is None for one in found)
+        return 0 if self._is_hindered() else sum(one is None for one in found)
+
+    def _is_hindered(self) -> bool:
+        failure = self._failing()
+        return failure is not None and not failure.is_due(asyncio.get_running_loop().time())
+
+    def _excuse(self) -> str:
+        """GitHub may be slow without failing: a machine is never ended for that."""
+        failure = self._failing()
+        return failure.why if failure is not None else "the CI did not register it in time"
 
     def _worker(
         self, needs: Requirements, pickup: TicketPickup, watcher: Watcher, on_change: Callable[[], None]
@@ -129,8 +139,8 @@ class ClaimBurst:
             watcher,
             self._holdings,
             self._by,
-            # GitHub may be slow without failing: a machine is never ended for that.
-            excuse=lambda: self._excuse() or "the CI did not register it in time",
+            excuse=self._excuse,
+            is_hindered=self._is_hindered,
             on_claim=begin,
         )
 

@@ -20,6 +20,7 @@ from bullpen.errors import BullpenError, Conflict, Outdated
 from bullpen.model import set_member
 from bullpen.model import set_session as sessions
 from bullpen.model.instance import CLAIMED, Instance
+from bullpen.model.registration_failure import RegistrationFailure
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.served_set import mismatch
 from bullpen.model.signal import Kind
@@ -138,8 +139,10 @@ class Supplier:
         )
         self._memory = made.memory
         await self._versions.retire([one.instance for one in known], self._watch.pulses)
-        trouble = self._ports.ci.failing() or self._versions.hindrance
-        claims = 0 if trouble else made.claims
+        failure = self._failing()
+        trouble = failure.why if failure is not None else self._versions.hindrance
+        most = self._most(failure)
+        claims = min(made.claims, max(0, most - claiming))
         await self._forget_started(members)
         waiting = None if made.is_frozen else made.waiting
         now = self._ports.clock.now()
@@ -156,18 +159,28 @@ class Supplier:
         await self._give_back([by_id[id].instance for id in made.release])
         # A place that holds a machine already lacks none, however long that takes to register.
         empty = sum(max(0, burst.open_places - len(burst.held)) for burst in self._bursts.values())
-        await self._note(0 if trouble else min(self._lacking, made.claims + empty))
+        await self._note(min(self._lacking, made.claims + empty, most))
         is_busy = made.waiting or made.claims or self._bursts or any(_is_on_its_way(one) for one in members)
         return SOON if is_busy else QUIET
 
     # ---- claims
+
+    def _failing(self) -> RegistrationFailure | None:
+        return self._ports.ci.failing(self._set.run_id)
+
+    def _most(self, failure: RegistrationFailure | None) -> int:
+        """How many runners may be claimed or launched at once. While the CI registers none, one now and then shows
+        whether it does again; while new machines have a runner that it refuses, none helps."""
+        if self._versions.hindrance or (failure is not None and not failure.is_due(asyncio.get_running_loop().time())):
+            return 0
+        return self._set.rules.max if failure is None else 1
 
     def _begin(self, count: int) -> None:
         burst = ClaimBurst(
             self._ports,
             self._settings,
             lambda: self._set,
-            self._ports.ci.failing,
+            self._failing,
             by=self._record.by,
         )
         task = asyncio.get_running_loop().create_task(burst.run(count, self.wake))

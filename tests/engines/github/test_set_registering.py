@@ -18,10 +18,19 @@ from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.made_once import UNFETCHED
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
-from bullpen.engines.github.set_runners import FAILS_FOR
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
-from bullpen.errors import BullpenError, Conflict, NotFound, PermissionDenied, Throttled, Unavailable
+from bullpen.errors import (
+    BullpenError,
+    ConfigError,
+    Conflict,
+    NotFound,
+    PermissionDenied,
+    Refused,
+    Throttled,
+    Unavailable,
+)
 from bullpen.model.instance import Instance
+from bullpen.model.registration_failure import FIRST_PAUSE, LONGEST_PAUSE
 from bullpen.model.scale_set import ScaleSet, SetEvents
 from bullpen.model.served_set import ServedSet
 from bullpen.model.transition import Change
@@ -49,7 +58,7 @@ class SlowSets:
             raise Conflict(f"a runner named {runner} exists")
         if self.meanwhile is not None:
             await self.meanwhile()
-        if self.fails and isinstance(self.fails[0], NotFound | PermissionDenied | Conflict):
+        if self.fails and isinstance(self.fails[0], NotFound | PermissionDenied | ConfigError | Conflict):
             raise self.fails.pop(0)
         self.made.append(runner)
         if self.fails:
@@ -185,9 +194,9 @@ async def test_after_a_lost_answer_the_next_name_is_taken_and_the_lost_registrat
     assert slow.removed == [1]
 
 
-async def test_a_set_that_github_does_not_have_any_more_is_no_refusal_of_the_machine() -> None:
+async def test_a_set_that_github_does_not_have_any_more_is_refused_until_it_is_created_again() -> None:
     async with scene(SlowSets(fails=[NotFound("scale set 7 does not exist")])) as (ci, ports):
-        with pytest.raises(Unavailable, match="it is created again"):
+        with pytest.raises(Refused, match="it is created again"):
             await asks(ci, ports)
 
 
@@ -241,26 +250,91 @@ async def test_what_was_prepared_and_never_fetched_is_removed() -> None:
 @pytest.mark.parametrize(
     ("error", "lasts"),
     [
-        (Unavailable("GitHub is away"), FAILS_FOR),
+        (Unavailable("GitHub is away"), FIRST_PAUSE),
         (Throttled("a pause is asked for", retry_after=300.0), 300.0),
-        (PermissionDenied("the token may not do this"), FAILS_FOR),
-        (NotFound("there is no such set"), FAILS_FOR),
     ],
 )
-async def test_a_failure_counts_until_a_registration_succeeds_or_the_next_is_worth_a_try(
+async def test_a_call_without_an_answer_counts_until_a_registration_succeeds_or_its_pause_is_over(
     error: BullpenError, lasts: float
 ) -> None:
     async with scene(SlowSets(fails=[error, error])) as (ci, ports):
-        assert ci.failing() == ""
+        assert ci.failing(LABEL) is None
         with pytest.raises(BullpenError):
             await asks(ci, ports)
-        assert str(error) in ci.failing()
+        assert_fails(ci, str(error))
         await asyncio.sleep(lasts - 0.1)
-        assert str(error) in ci.failing()
+        assert_fails(ci, str(error))
         await asyncio.sleep(0.1)
-        assert ci.failing() == ""
+        assert ci.failing(LABEL) is None
         with pytest.raises(BullpenError):
             await asks(ci, ports)
-        assert ci.failing()
+        assert_fails(ci, str(error))
         assert await asks(ci, ports) is not None
-        assert ci.failing() == ""
+        assert ci.failing(LABEL) is None
+
+
+REFUSALS = [
+    PermissionDenied("the token may not do this", remedy="Grant it that permission."),
+    NotFound("there is no such set"),
+    ConfigError("the key cannot be read"),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+async def test_after_a_refusal_one_agent_asks_github_after_each_pause_which_grows(error: BullpenError) -> None:
+    slow = SlowSets(fails=[error] * 100)
+    async with scene(slow) as (ci, ports):
+        for _ in range(3600):
+            with pytest.raises((Refused, ConfigError)):
+                await asks(ci, ports)
+            await asyncio.sleep(1)
+        assert 10 <= len(slow.asked) <= 16  # after 30, 60, 120 and 240 s, and then every 300 s
+        assert_fails(ci, str(error))
+        slow.fails.clear()
+        await asyncio.sleep(LONGEST_PAUSE)
+        assert await asks(ci, ports) is not None
+        assert ci.failing(LABEL) is None
+        assert await asks(ci, ports) is not None
+
+
+async def test_two_agents_that_ask_after_a_pause_make_one_attempt_of_a_refused_registration() -> None:
+    slow = SlowSets(pause=1.0, fails=[REFUSALS[0]])
+    walk = [*claimed_for_set("i-1"), *claimed_for_set("i-2")]
+    async with scene(slow, walk) as (ci, ports):
+        with pytest.raises(Refused):
+            await asks(ci, ports)
+        await asyncio.sleep(FIRST_PAUSE)
+        rounds = {id: one.round for id, one in (await ports.records.instances(["i-1", "i-2"])).items()}
+        calls = [ci.register(id, LABEL, round) for id, round in rounds.items()]
+        first, second = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(first, RegistrationCredentials)
+        assert isinstance(second, Refused)
+        assert len(slow.asked) == 2
+        assert await ci.register("i-2", LABEL, rounds["i-2"]) is not None
+
+
+async def test_a_refusal_is_logged_once_with_its_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene(SlowSets(fails=[REFUSALS[0]] * 9)) as (ci, ports):
+        for _ in range(600):
+            with pytest.raises(Refused):
+                await asks(ci, ports)
+            await asyncio.sleep(1)
+        failure = ci.failing(LABEL)
+    assert failure is not None
+    assert failure.why == "the token may not do this; Grant it that permission."
+    (said,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert failure.why in said.getMessage()
+    assert NAME in said.getMessage()
+
+
+async def test_a_set_whose_registrations_are_refused_does_not_stop_those_of_another() -> None:
+    async with scene(SlowSets(fails=[REFUSALS[0]])) as (ci, ports):
+        with pytest.raises(Refused):
+            await asks(ci, ports)
+        assert ci.failing("set:bullpen-other") is None
+
+
+def assert_fails(ci: GithubCI, why: str) -> None:
+    failure = ci.failing(LABEL)
+    assert failure is not None
+    assert why in failure.why

@@ -25,6 +25,7 @@ from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.set_runners import SetRegistrations
 from bullpen.engines.github.token_cache import Issued, TokenCache
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING
+from bullpen.model.registration_failure import RegistrationFailure
 from bullpen.model.scale_set import set_of_run_id
 from bullpen.ports import Clock, NoScaleSets, Records, Registration, RegistrationCredentials, Removal, ScaleSets
 
@@ -86,8 +87,8 @@ class GithubCI:
         if set_of_run_id(label) is not None:
             self._sets.prepare(name, label, round)
 
-    def failing(self) -> str:
-        return self._sets.failing()
+    def failing(self, label: str) -> RegistrationFailure | None:
+        return self._sets.failing(label)
 
     async def remove(self, handle: str) -> Removal:
         is_instance = instance_of(self._pool, handle) is None  # then everything that it left behind is meant

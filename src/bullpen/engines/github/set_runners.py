@@ -7,6 +7,9 @@ Two records decide, before GitHub is asked and after: the instance serves the se
 and has the trust domain of the instance. A set may be corrected or retired at any time, and an instance of the old
 domain must not get another job.
 
+GitHub may refuse every registration of a set, because the credentials have expired or lack a permission. Then one
+attempt is made after each pause, which grows, and all other agents get the same answer without a call.
+
 A name is used once. A call without an answer may have made a registration: the next attempt takes another name, and the
 one in doubt is looked for and removed later.
 """
@@ -19,11 +22,13 @@ from bullpen.config import Settings
 from bullpen.engines.github.made_once import MadeOnce
 from bullpen.engines.github.naming import fresh_number, runner_name
 from bullpen.engines.github.single_flight import Flights
-from bullpen.errors import BullpenError, Conflict, NotFound, Throttled, Unavailable
+from bullpen.errors import BullpenError, ConfigError, Conflict, NotFound, Refused, Throttled, Unavailable
 from bullpen.model.instance import CLAIMED, RUNNING
+from bullpen.model.registration_failure import RegistrationFailure, refused, unanswered
 from bullpen.model.scale_set import ScaleSet, set_of_run_id
 from bullpen.model.served_set import mismatch, served
 from bullpen.ports import Clock, JitConfiguration, Records, RegistrationCredentials, Removal, ScaleSets
+from bullpen.structured_log import get_logger
 
 ATTEMPTS = 3  # to find a name that is not taken
 WORK_FOLDER = "_work"
@@ -31,9 +36,8 @@ IN_DOUBT = 256
 """Names of calls without an answer that are remembered. GitHub removes an unused registration after a day by itself."""
 REMEMBERED = 1024
 """Instances whose last number is remembered. All but those of the last second are forgotten beyond that."""
-FAILS_FOR = 30.0
-"""Seconds for which a failure counts, unless GitHub asks for a longer pause. Then the next registration is worth a try:
-while none is tried, none can succeed."""
+
+log = get_logger("bullpen.engines.github")
 
 Asked = tuple[str, str, str]
 """Instance, label and round."""
@@ -51,10 +55,12 @@ class SetRegistrations:
         self._making: MadeOnce[Asked, JitConfiguration] = MadeOnce(flights)
         self._numbers: dict[str, int] = {}  # the last one of an instance
         self._in_doubt: deque[str] = deque(maxlen=IN_DOUBT)
-        self._failing, self._fails_until = "", 0.0
+        self._failures: dict[str, RegistrationFailure] = {}  # by label
 
-    def failing(self) -> str:
-        return self._failing if asyncio.get_running_loop().time() < self._fails_until else ""
+    def failing(self, label: str) -> RegistrationFailure | None:
+        found = self._failures.get(label)
+        is_over = found is not None and not found.is_refusal and found.is_due(asyncio.get_running_loop().time())
+        return None if is_over else found
 
     def prepare(self, name: str, label: str, round: str) -> None:
         self._flights.run(self._prepared(name, label, round))
@@ -102,14 +108,30 @@ class SetRegistrations:
         return None if mismatch(one, found, needs) else found
 
     async def _made(self, asked: Asked, set_id: int) -> JitConfiguration:
+        _, label, _ = asked
+        loop = asyncio.get_running_loop()
+        if (before := self._failures.get(label)) is not None and before.is_refusal:
+            if not before.is_due(loop.time()):
+                raise Refused(before.why)
+            self._failures[label] = before.attempted(loop.time())
         try:
             made = await self._configured(asked, set_id)
         except BullpenError as exc:
-            lasts = max(FAILS_FOR, exc.retry_after if isinstance(exc, Throttled) else 0.0)
-            self._failing, self._fails_until = str(exc), asyncio.get_running_loop().time() + lasts
+            self._note(label, exc, loop.time())
             raise
-        self._failing = ""
+        self._failures.pop(label, None)
         return made
+
+    def _note(self, label: str, failure: BullpenError, time: float) -> None:
+        before = self._failures.get(label)
+        why = f"{failure}; {failure.remedy}" if failure.remedy else str(failure)
+        if not isinstance(failure, Refused | ConfigError):
+            least = failure.retry_after if isinstance(failure, Throttled) else 0.0
+            self._failures[label] = unanswered(why, time, least)
+            return
+        if before is None or before.why != why:
+            log.error("GitHub registers no runner for scale set", set=set_of_run_id(label), error=why)
+        self._failures[label] = refused(before, why, time)
 
     async def _configured(self, asked: Asked, set_id: int) -> JitConfiguration:
         name, _, round = asked
@@ -120,7 +142,7 @@ class SetRegistrations:
             except Conflict:
                 continue  # another process gave this instance a registration within the same second
             except NotFound as exc:
-                raise Unavailable(f"{asked[1]} is gone at GitHub: it is created again ({exc})") from exc
+                raise Refused(f"{asked[1]} is gone at GitHub: it is created again ({exc})") from exc
             except Throttled:
                 raise
             except Unavailable:

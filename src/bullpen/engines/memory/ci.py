@@ -1,11 +1,14 @@
 """The CI in memory: which runner serves which label."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from bullpen.engines.memory.faults import Faults, request
-from bullpen.engines.memory.github import MemoryGithub
+from bullpen.engines.memory.github import CONFIGURE, MemoryGithub
+from bullpen.errors import PermissionDenied
+from bullpen.model.registration_failure import RegistrationFailure, refused
 from bullpen.model.scale_set import set_of_run_id
 from bullpen.ports import Registration, RegistrationCredentials, Removal
 
@@ -27,6 +30,7 @@ class MemoryCI:
         self._refused = refused
         self._faults = faults
         self._hub = hub
+        self._failures: dict[str, RegistrationFailure] = {}  # by label of a scale set
 
     @request("ci.registrations")
     def registrations(self) -> list[Registration]:
@@ -55,10 +59,17 @@ class MemoryCI:
         return RegistrationCredentials(name, label)
 
     def prepare(self, name: str, label: str, round: str) -> None:
-        return
+        """Nothing is made before an agent asks, but whether the CI refuses it is known from now on."""
+        if self._hub is None:
+            return
+        time, before = asyncio.get_running_loop().time(), self._failures.pop(label, None)
+        try:
+            self._hub.allows(CONFIGURE)
+        except PermissionDenied as exc:
+            self._failures[label] = refused(before.attempted(time) if before is not None else None, str(exc), time)
 
-    def failing(self) -> str:
-        return ""
+    def failing(self, label: str) -> RegistrationFailure | None:
+        return self._failures.get(label)
 
     def instance_of(self, handle: str) -> str | None:
         return handle if self._hub is None else self._hub.instance_of(handle)

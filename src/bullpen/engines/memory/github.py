@@ -96,6 +96,10 @@ class GithubRun:
         return WorkflowRun(self.repository, self.id, len(self.attempts), self.completed, conclusion, "abc", "")
 
 
+CONFIGURE = "configure a runner of a scale set"
+"""The name of that call, for `MemoryGithub.denied`."""
+
+
 class MemoryGithub:
     """Shared by all simulated processes; nothing here awaits. `lag` is by how many seconds what is shown is behind.
     `seed` decides what goes wrong with scale sets."""
@@ -145,6 +149,7 @@ class MemoryGithub:
         found = next((one for one in self.sets.sets.values() if one.spec.name == set_name), None)
         if found is None:
             raise NotFound(f"scale set {set_name} does not exist")
+        self.allows(CONFIGURE)
         return self.set_runners.configure(found.id, f"{POOL}.{instance}.{round[:8]}.{self._next()}")
 
     def instance_of(self, runner: str) -> str | None:

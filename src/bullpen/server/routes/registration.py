@@ -53,12 +53,16 @@ async def register_runner(
     try:
         async with _asking_ci(context):
             found = await context.ports.ci.register(instance_id, data.run_id, data.round)
-    except Refused as exc:
+    except (Refused, ConfigError) as exc:
+        if is_set:
+            # The CI refuses the pool's credentials or the set, and would refuse every other machine as well: this one
+            # is not to blame, and its agent asks again in a moment. The CI's engine has logged it.
+            return RegistrationAnswer(False)
+        if isinstance(exc, ConfigError):
+            log.error("runner not registered", instance=instance_id, error=exc)
+            return RegistrationAnswer(False, refusal=UNUSABLE)
         # An answer, not an error: the agent reports the reason to the waiting provision instead of trying again.
         return RegistrationAnswer(False, refusal=f"{exc}; {exc.remedy}" if exc.remedy else str(exc))
-    except ConfigError as exc:
-        log.error("runner not registered", instance=instance_id, error=exc)
-        return RegistrationAnswer(False, refusal=UNUSABLE)
     if found is None and is_set:
         await give_back_mismatched(context.ports, context.settings, instance_id, data.round)
     if found is None or not (found.token or found.jit):
