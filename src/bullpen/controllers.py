@@ -283,6 +283,8 @@ class Service:
     async def _warm(self) -> None:
         live, runner = await every_live(self._ports), PlanRunner()
         self._cannot = await _perform("warm", warm.plans(self._ports, self._settings, live), runner, self._cannot)
+        for holder in self.sets.held.values():
+            holder.supplier.note_launches(runner.launches)
         runner.check()
 
     def _wake_warm(self) -> None:

@@ -127,7 +127,13 @@ class InsufficientCapacity(Refused):
 
 
 class LimitReached(Refused):
+    """`setting` is the cap that is reached, and `limit` its value."""
+
     cause = FailureCause.LIMIT
+
+    def __init__(self, message: str, *, remedy: str = "", setting: str = "", limit: int = 0) -> None:
+        super().__init__(message, remedy=remedy)
+        self.setting, self.limit = setting, limit
 
 
 class PermissionDenied(Refused):

@@ -65,7 +65,7 @@ async def test_jobs_that_wait_for_a_refused_registration_say_so_and_run_once_it_
         serve(world)
         run = push(world, jobs=3, lasts=30.0)
         await asyncio.sleep(200)
-        assert [job.why for job in session(world).waiting] == [DENIED] * 3
+        assert [job.why for job in session(world).waiting] == [f"GitHub registers no runner: {DENIED}"] * 3
         hub_of(world).denied.clear()
         assert await until_done(world, run) < 300 + 60
         assert records(world, TERMINATED) == []

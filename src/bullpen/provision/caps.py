@@ -25,6 +25,13 @@ class Cap:
     def covers(self, resource_class: str) -> bool:
         return self.resource_class in ("", resource_class)
 
+    def __str__(self) -> str:
+        return f"{self.setting} is {self.limit}"
+
+    def reached(self, detail: str) -> LimitReached:
+        """The error of a request that has no room under it."""
+        return LimitReached(f"{self}; {detail}", remedy=REMEDY, setting=self.setting, limit=self.limit)
+
 
 @dataclass(frozen=True, slots=True)
 class Excess:
@@ -38,7 +45,11 @@ class Excess:
         return self.total - self.cap.limit
 
     def __str__(self) -> str:
-        return f"{self.cap.setting} is {self.cap.limit}; the total would be {self.total}"
+        return f"{self.cap}; {self.detail}"
+
+    @property
+    def detail(self) -> str:
+        return f"the total would be {self.total}"
 
 
 POOL_CAP = "limits.max-instances"
@@ -94,8 +105,9 @@ def exceeded(settings: Settings, resource_class: str, live: Counts, asked: Mappi
 def shortage_of(excesses: Sequence[Excess], live: Counts) -> Shortage | None:
     if not excesses:
         return None
-    message = f"{excesses[0]}; in use: {_holders(excesses[0].cap, live)}"
-    return Shortage(excesses[0].cap, max(one.over for one in excesses), LimitReached(message, remedy=REMEDY))
+    first = excesses[0]
+    error = first.cap.reached(f"{first.detail}; in use: {_holders(first.cap, live)}")
+    return Shortage(first.cap, max(one.over for one in excesses), error)
 
 
 def surplus(settings: Settings, live: Iterable[Instance], now: datetime = LONG_AGO) -> list[Instance]:

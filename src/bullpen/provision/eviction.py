@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from bullpen.config import Settings
-from bullpen.errors import Conflict, LimitReached
+from bullpen.errors import Conflict
 from bullpen.model.instance import LIVE, Instance
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import FleetState, Provision
@@ -24,7 +24,6 @@ from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.provision.caps import (
     LONG_AGO,
-    REMEDY,
     Counts,
     Excess,
     Shortage,
@@ -114,8 +113,7 @@ class Headroom:
         known = {cap.setting: cap for cap in caps(self._settings, resource_class)}
         cap = next((known[one.waits_for] for one in front if one.waits_for in known), [*known.values()][-1])
         waiting = "1 provision waits" if len(front) == 1 else f"{len(front)} provisions wait"
-        error = LimitReached(f"{cap.setting} is {cap.limit}; {waiting} in front", remedy=REMEDY)
-        return Shortage(cap, want, error)
+        return Shortage(cap, want, cap.reached(f"{waiting} in front"))
 
     async def _live(self) -> list[Instance]:
         return [one for one in await every_live(self._ports) if one.state in LIVE]
@@ -180,7 +178,7 @@ class Headroom:
             if rounds == ROUNDS:
                 return counts, excesses
             rounds += 1
-            why = f"{excesses[0].cap.setting} is {excesses[0].cap.limit}, and {own.id} needs its place"
+            why = f"{excesses[0].cap}, and {own.id} needs its place"
             seen |= await self._end(chosen, why)
 
     async def _end(self, chosen: Sequence[Instance], why: str) -> dict[str, Instance]:

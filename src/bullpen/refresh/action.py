@@ -10,6 +10,7 @@ from bullpen.model.instance import Instance
 from bullpen.pool import lifecycle
 from bullpen.pool.setbacks import reason_of
 from bullpen.ports import Gap, Infrastructure, Ports
+from bullpen.provision.launch_report import LaunchReport
 from bullpen.structured_log import get_logger
 
 BY = "refresh"
@@ -29,10 +30,12 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """What a plan did, where that was not certain before; and the refusal if an operator has to fix something."""
+    """What a plan did, where that was not certain before; and the refusal if an operator has to fix something.
+    `launch` is what a launch came to."""
 
     actions: tuple[Action, ...] = ()
     refusal: BullpenError | None = None
+    launch: LaunchReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class PlanRunner:
 
     def __init__(self, failures: Sequence[BullpenError] = ()) -> None:
         self.failures = list(failures)
+        self.launches: list[LaunchReport] = []
         self._unanswered = 0
 
     async def perform(self, plan: Plan) -> tuple[Action, ...]:
@@ -77,6 +81,7 @@ class PlanRunner:
             self._unanswered = 0
             if isinstance(done, PlanReport):
                 self.failures += [done.refusal] if done.refusal else []
+                self.launches += [done.launch] if done.launch else []
                 return done.actions
         return ()
 

@@ -29,6 +29,7 @@ from bullpen.provision.creation import Creation
 from bullpen.provision.eviction import Headroom
 from bullpen.provision.fleets import Fleets
 from bullpen.provision.holdings import Holdings
+from bullpen.provision.launch_report import LaunchReport
 from bullpen.provision.record import ProvisionRecord
 from bullpen.refresh.action import BY, Action, PlanReport
 from bullpen.refresh.lack import lacking, set_lacks
@@ -40,12 +41,13 @@ TRIES = 3  # launches that one refresh opens: if others fill the pool each time,
 
 @dataclass(frozen=True, slots=True)
 class LaunchOrder:
-    """Machines to launch, and why."""
+    """Machines to launch, and why. `on_the_way` are those that are not on offer yet, besides."""
 
     resource_class: str
     usage_class: UsageClass
     count: int
     why: str
+    on_the_way: int = 0
 
 
 async def under_way(ports: Ports, resource_class: str) -> Counter[UsageClass]:
@@ -65,7 +67,8 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
         if await _has_place(ports, settings, record.stored):
             created, refusal = await _create(ports, settings, record)
             actions = _actions(order, created, missing - created if refusal else 0, refusal)
-            return PlanReport(actions, None if isinstance(refusal, PASSING) else refusal)
+            report = LaunchReport(order.resource_class, order.usage_class, order.on_the_way + created, refusal)
+            return PlanReport(actions, None if isinstance(refusal, PASSING) else refusal, report)
         await _abort(ports, settings, record, "others fill the pool")
         launches = await _launches(ports, order.resource_class, order.usage_class)
         missing = await _still_missing(ports, settings, record.stored, launches)

@@ -14,11 +14,13 @@ from bullpen.config import Settings
 from bullpen.liveness.lost_instances import is_member, lost_instances
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
+from bullpen.model.ticket import UsageClass
 from bullpen.model.times import later
 from bullpen.pool import offering
 from bullpen.ports import Ports
+from bullpen.provision.launch_report import LaunchReport
 from bullpen.refresh import launch, lost_members
-from bullpen.refresh.action import BY, Action, Plan, ending
+from bullpen.refresh.action import BY, Action, Plan, PlanReport, ending
 from bullpen.refresh.lack import lacking, reason, set_lacks
 from bullpen.refresh.launch import LaunchOrder
 
@@ -50,13 +52,25 @@ async def plans(
             foreseen.subtract([name] * len(expired))
             yield ending(ports, settings, expired, "idle past its threshold")
         missing = lacking(settings, name, [*on_offer, *pending], lacks)
-        if any(missing.values()):
-            missing.subtract(await launch.under_way(ports, name))
+        under_way = await launch.under_way(ports, name) if any(missing.values()) else Counter[UsageClass]()
+        missing.subtract(under_way)
         for usage_class, count in missing.items():
+            coming = sum(one.usage_class is usage_class for one in pending) + under_way[usage_class]
             if count > 0:
-                order = LaunchOrder(name, usage_class, count, reason(settings, name, lacks))
+                order = LaunchOrder(name, usage_class, count, reason(settings, name, lacks), coming)
                 actions = await launch.foresee(ports, settings, order, foreseen) if dry_run else ()
                 yield Plan(actions, partial(launch.launch, ports, settings, order), is_certain=False)
+            elif coming:
+                yield _coming(LaunchReport(name, usage_class, coming))
+
+
+def _coming(report: LaunchReport) -> Plan:
+    """Nothing is to be launched: what is on its way suffices."""
+
+    async def perform() -> PlanReport:
+        return PlanReport(launch=report)
+
+    return Plan((), perform, is_certain=False)
 
 
 async def _finish(ports: Ports, settings: Settings, pending: Sequence[Instance]) -> Plan:

@@ -19,7 +19,9 @@
     members           which instances serve a set, and what each of them does
     supply            how many runners the set needs, and which of them it does not need: pure
     waits             since when jobs wait, and why, for people
-    supplier          renews, recalls and withdraws members, and begins claims
+    wait_reason       the words for it, which name the setting: pure
+    supplier          carries out what supply says, and writes down what others act on
+    member_changes    renews, recalls and withdraws members
     claims            idle instances of the pool become members
     refused_versions  machines of a runner version that the CI refuses are retired
     holder            listener, supplier and lease of one set in one process

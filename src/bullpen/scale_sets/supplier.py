@@ -3,10 +3,6 @@
 It works while the listener polls: at each message, at each changed heartbeat, and at least every few seconds. All that
 it does is conditional on the records, so a process that lost the set meanwhile does no harm: its claims are surplus to
 the next holder.
-
-A member is withdrawn or recalled in this order: the CI removes the registration, unless it knows that a job runs; then
-the record is released or gets a new round; then the agent waits for its runner to end by itself. So a job that the CI
-gave to the runner in between still runs, whichever of them noticed it first.
 """
 
 import asyncio
@@ -14,25 +10,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
-from bullpen.errors import BullpenError, Conflict, Outdated
-from bullpen.model import set_member
+from bullpen.errors import BullpenError, Outdated
 from bullpen.model import set_session as sessions
-from bullpen.model.instance import CLAIMED, Instance
+from bullpen.model.instance import CLAIMED
 from bullpen.model.registration_failure import RegistrationFailure
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.served_set import mismatch
 from bullpen.model.signal import Kind
-from bullpen.pool import lifecycle
-from bullpen.ports import Ports, Removal
+from bullpen.ports import Ports
 from bullpen.ports.demand import Demand
-from bullpen.scale_sets.claims import ClaimBurst, engage, engaged_until
+from bullpen.provision.launch_report import LaunchReport
+from bullpen.scale_sets.claims import ClaimBurst, engage
+from bullpen.scale_sets.member_changes import MemberChanges
 from bullpen.scale_sets.members import MemberState, MemberWatch, SetMember, runners_at_work
 from bullpen.scale_sets.refused_versions import RefusedVersions
 from bullpen.scale_sets.session import SessionLost, SessionRecord
 from bullpen.scale_sets.started_jobs import StartedJobs
 from bullpen.scale_sets.supply import QueuedHint, SupplyMemory, SupplyPlan, plan
+from bullpen.scale_sets.wait_reason import SupplyFacts, wait_reason
 from bullpen.scale_sets.waits import Waits
 from bullpen.structured_log import get_logger
 
@@ -41,7 +37,6 @@ QUIET = 5.0  # seconds otherwise; a message or a heartbeat comes first
 FAILED = 2.0  # seconds after a turn that failed
 TIDIED = 60.0  # seconds between two looks at whether a rescue still needs what is known of a job
 OWING = 1000  # lost workers looked through
-WITHDRAWAL = 60.0  # seconds that an agent waits for its runner to end by itself, besides its cleaning
 
 log = get_logger("bullpen.scale_sets")
 
@@ -77,9 +72,11 @@ class Supplier:
         self._watch = MemberWatch(ports, settings, scale_set.run_id)
         self._news = asyncio.Event()
         self._bursts: dict[asyncio.Task[int], ClaimBurst] = {}
+        self._launch: LaunchReport | None = None  # the last one for its class since it has lacked runners
         self._lacking = 0  # claims of the last burst that found nothing in the pool
         self._claim_at = 0.0  # not before: a pool that had nothing a moment ago has nothing now
         self._tidy_at = 0.0
+        self._changes = MemberChanges(ports, settings, lambda: self._set, by=record.by)
         self._versions = RefusedVersions(ports, settings, scale_set.name, by=record.by)
         self.members: list[SetMember] = []
         self.plan: SupplyPlan | None = None
@@ -97,6 +94,17 @@ class Supplier:
         before = self._memory.queued
         hint = before.again(time) if before is not None else QueuedHint(time, time)
         self._memory = replace(self._memory, queued=hint)
+
+    def note_launches(self, launches: Sequence[LaunchReport]) -> None:
+        """What launches for the pool came to. Only one since the set has lacked runners says why they are missing."""
+        rules = self._set.rules
+        own = [
+            one
+            for one in launches
+            if (one.resource_class, one.usage_class) == (rules.resource_class, rules.usage_class)
+        ]
+        if own and self._record.stored.missing:
+            self._launch = own[-1]
 
     async def run(self) -> None:
         """Supply until it is cancelled. Raise SessionLost and Outdated."""
@@ -139,27 +147,26 @@ class Supplier:
         )
         self._memory = made.memory
         await self._versions.retire([one.instance for one in known], self._watch.pulses)
-        failure = self._failing()
-        trouble = failure.why if failure is not None else self._versions.hindrance
-        most = self._most(failure)
+        most = self._most(self._failing())
         claims = min(made.claims, max(0, most - claiming))
+        # A place that holds a machine already lacks none, however long that takes to register.
+        empty = sum(max(0, burst.open_places - len(burst.held)) for burst in self._bursts.values())
+        lacking = min(self._lacking, made.claims + empty, most)
         await self._forget_started(members)
         waiting = None if made.is_frozen else made.waiting
         now = self._ports.clock.now()
-        for alarm in self._waits.note(self._demand.waiting(now), waiting, self._why(made, trouble), now):
+        for alarm in self._waits.note(self._demand.waiting(now), waiting, self._why(made, lacking), now):
             level = log.error if alarm.is_final else log.warning
             level("job of scale set waits", set=self._set.name, what=alarm.what)
         if claims and loop.time() >= self._claim_at:
             self._begin(claims)
         by_id = {one.id: one for one in members}
-        await self._renew([by_id[id] for id in made.renew])
-        await self._recall([by_id[id] for id in made.outdated], "the rules of its scale set have changed")
-        await self._recall([by_id[id] for id in made.recall], "a job waits although its runner listens")
-        await self._withdraw([by_id[id] for id in made.withdraw])
-        await self._give_back([by_id[id].instance for id in made.release])
-        # A place that holds a machine already lacks none, however long that takes to register.
-        empty = sum(max(0, burst.open_places - len(burst.held)) for burst in self._bursts.values())
-        await self._note(min(self._lacking, made.claims + empty, most))
+        await self._changes.renew([by_id[id] for id in made.renew])
+        await self._changes.recall([by_id[id] for id in made.outdated], "the rules of its scale set have changed")
+        await self._changes.recall([by_id[id] for id in made.recall], "a job waits although its runner listens")
+        await self._changes.withdraw([by_id[id] for id in made.withdraw])
+        await self._changes.give_back([by_id[id].instance for id in made.release])
+        await self._note(lacking)
         is_busy = made.waiting or made.claims or self._bursts or any(_is_on_its_way(one) for one in members)
         return SOON if is_busy else QUIET
 
@@ -215,69 +222,9 @@ class Supplier:
             if signal is not None and signal.proves(Kind.REG_OK, one.round):
                 await engage(self._ports, scale_set, one, by=self._record.by)
 
-    # ---- members
-
-    async def _renew(self, members: Sequence[SetMember]) -> None:
-        now = self._ports.clock.now()
-        until = engaged_until(self._set, now)
-        changes = [
-            set_member.renew(
-                one.instance,
-                set_member.Extended(at=now, by=self._record.by, round=one.instance.round, until=until),
-            )
-            for one in members
-            if one.instance.threshold < until
-        ]
-        if changes:
-            await self._ports.records.apply_each(changes)
-
     async def recall_idle(self, why: str) -> None:
         """Let every member that waits register again."""
-        await self._recall([one for one in self.members if one.state is MemberState.IDLE], why)
-
-    async def _recall(self, members: Sequence[SetMember], why: str) -> None:
-        for one in await self._deregistered(members):
-            event = set_member.Recalled(
-                at=self._ports.clock.now(),
-                by=self._record.by,
-                why=why,
-                old_round=one.round,
-                round=self._ports.chance.token(),
-            )
-            with suppress(Conflict):
-                await self._ports.records.apply(set_member.recall(one, event))
-                log.warning("runner of scale set registers again", set=self._set.name, instance=one.id, why=why)
-
-    async def _withdraw(self, members: Sequence[SetMember]) -> None:
-        await self._give_back(await self._deregistered(members))
-
-    async def _give_back(self, free: Sequence[Instance]) -> None:
-        now, timings = self._ports.clock.now(), self._settings.timings
-        served = self._set
-        needs = self._settings.set_requirements(served.rules)
-        changes = [
-            lifecycle.give_back(
-                self._ports,
-                self._settings,
-                one,
-                now,
-                self._record.by,
-                mismatch(one, served, needs) or "surplus",
-                lasts=timings.cleaning + WITHDRAWAL,
-            )
-            for one in free
-        ]
-        if changes:
-            await self._ports.records.apply_each(changes)
-
-    async def _deregistered(self, members: Sequence[SetMember]) -> list[Instance]:
-        """Those whose registration the CI has removed: it knows of no job there."""
-        listening = [one for one in members if one.listening is not None]
-        if not listening:
-            return []
-        remove = self._ports.scale_sets.remove_runner
-        found = await gather_or_cancel([remove(one.listening.id) for one in listening if one.listening])
-        return [one.instance for one, removal in zip(listening, found, strict=True) if removal is Removal.REMOVED]
+        await self._changes.recall([one for one in self.members if one.state is MemberState.IDLE], why)
 
     # ---- the record
 
@@ -301,6 +248,7 @@ class Supplier:
             "started": sessions.fitting_started(self._started.all()),
         }
         stored = self._record.stored
+        self._launch = self._launch if missing else None
         rises = missing > stored.missing
         told = (stored.missing, stored.phantom, stored.waiting, stored.started)
         if tuple(news.values()) != told:
@@ -310,16 +258,20 @@ class Supplier:
 
     # ---- helpers
 
-    def _why(self, made: SupplyPlan, trouble: str) -> str:
+    def _why(self, made: SupplyPlan, lacking: int) -> str:
         """Why jobs wait, for people."""
-        rules = self._set.rules
-        if trouble or self._demand.trouble():
-            return trouble or self._demand.trouble()
-        if made.capped:
-            return f"the set has {rules.max} runners, the largest number that its settings allow"
-        if self._lacking and made.claims:
-            return f"the pool has no free {rules.resource_class} instance: {self._lacking} to launch"
-        return "a runner is starting" if self._bursts else ""
+        failure = self._failing()
+        facts = SupplyFacts(
+            unheard=self._demand.trouble(),
+            unregistered=failure.why if failure is not None else "",
+            refused=self._versions.hindrance,
+            is_capped=made.capped,
+            lacking=lacking,
+            launch=self._launch if lacking else None,
+            registering=sum(one.state is MemberState.STARTING for one in self.members),
+            idle=sum(one.state is MemberState.IDLE for one in self.members),
+        )
+        return wait_reason(self._settings, self._set, facts)
 
     def may_rest(self) -> bool:
         """Whether the next job needs nothing of this process: then messages may gather for a moment."""

@@ -1,0 +1,94 @@
+"""Changes of the members of a set: their thresholds are renewed, and they are recalled or withdrawn.
+
+A member is withdrawn or recalled in this order: the CI removes the registration, unless it knows that a job runs; then
+the record is released or gets a new round; then the agent waits for its runner to end by itself. So a job that the CI
+gave to the runner in between still runs, whichever of them noticed it first.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from bullpen.concurrency import gather_or_cancel
+from bullpen.config import Settings
+from bullpen.errors import Conflict
+from bullpen.model import set_member
+from bullpen.model.instance import Instance
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.served_set import mismatch
+from bullpen.pool import lifecycle
+from bullpen.ports import Ports, Removal
+from bullpen.scale_sets.claims import engaged_until
+from bullpen.scale_sets.members import SetMember
+from bullpen.structured_log import get_logger
+
+WITHDRAWAL = 60.0  # seconds that an agent waits for its runner to end by itself, besides its cleaning
+
+log = get_logger("bullpen.scale_sets")
+
+
+class MemberChanges:
+    """All are conditional on the records: a process that lost the set meanwhile does no harm."""
+
+    def __init__(self, ports: Ports, settings: Settings, current: Callable[[], ScaleSet], *, by: str) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._current = current
+        self._by = by
+
+    async def renew(self, members: Sequence[SetMember]) -> None:
+        now = self._ports.clock.now()
+        until = engaged_until(self._current(), now)
+        changes = [
+            set_member.renew(
+                one.instance,
+                set_member.Extended(at=now, by=self._by, round=one.instance.round, until=until),
+            )
+            for one in members
+            if one.instance.threshold < until
+        ]
+        if changes:
+            await self._ports.records.apply_each(changes)
+
+    async def recall(self, members: Sequence[SetMember], why: str) -> None:
+        for one in await self._deregistered(members):
+            event = set_member.Recalled(
+                at=self._ports.clock.now(),
+                by=self._by,
+                why=why,
+                old_round=one.round,
+                round=self._ports.chance.token(),
+            )
+            with suppress(Conflict):
+                await self._ports.records.apply(set_member.recall(one, event))
+                log.warning("runner of scale set registers again", set=self._current().name, instance=one.id, why=why)
+
+    async def withdraw(self, members: Sequence[SetMember]) -> None:
+        await self.give_back(await self._deregistered(members))
+
+    async def give_back(self, free: Sequence[Instance]) -> None:
+        now, timings = self._ports.clock.now(), self._settings.timings
+        served = self._current()
+        needs = self._settings.set_requirements(served.rules)
+        changes = [
+            lifecycle.give_back(
+                self._ports,
+                self._settings,
+                one,
+                now,
+                self._by,
+                mismatch(one, served, needs) or "surplus",
+                lasts=timings.cleaning + WITHDRAWAL,
+            )
+            for one in free
+        ]
+        if changes:
+            await self._ports.records.apply_each(changes)
+
+    async def _deregistered(self, members: Sequence[SetMember]) -> list[Instance]:
+        """Those whose registration the CI has removed: it knows of no job there."""
+        listening = [one for one in members if one.listening is not None]
+        if not listening:
+            return []
+        remove = self._ports.scale_sets.remove_runner
+        found = await gather_or_cancel([remove(one.listening.id) for one in listening if one.listening])
+        return [one.instance for one, removal in zip(listening, found, strict=True) if removal is Removal.REMOVED]
