@@ -250,6 +250,7 @@ async def test_a_session_is_read_as_it_was_written(records: Records) -> None:
         "started": (a_started_job("job-3"), a_started_job("job-4", at=None)),
         "missing": 4,
         "phantom": 2,
+        "dropped": 7,
     }
     seen = await held(records)
     for change in (record_message(seen, 2**40, **news), renew(record_message(seen, 2**40, **news).after, missing=0)):

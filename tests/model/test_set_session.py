@@ -73,6 +73,12 @@ def test_a_held_session_is_taken_once_it_stood_still_for_a_whole_lease() -> None
     assert (taken.holder, taken.epoch) == ("web-2", before.epoch + 1)
 
 
+def test_what_the_ci_dropped_is_counted_for_each_holder() -> None:
+    before = renew(held(), dropped=3).after
+    assert (before.dropped, renew(before).after.dropped) == (3, 3)
+    assert take(before, "web-2").after.dropped == 0
+
+
 def test_a_held_session_is_not_taken_before_that() -> None:
     before = held()
     with pytest.raises(Conflict, match="may hold it") as refused:

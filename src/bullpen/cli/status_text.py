@@ -74,7 +74,8 @@ def _set(one: ScaleSetAnswer, now: datetime) -> tuple[str, ...]:
     holder = ", ".join(filter(None, [one.holder or "none", _age(one.since, now)]))
     jobs = ["?" if count is None else str(count) for count in (one.assigned, one.running)]
     wait = ": ".join(filter(None, [_age(one.waits_since, now), one.why]))
-    return one.name, holder, *jobs, str(one.idle), str(one.starting), f"{one.min}/{one.max}", wait or NONE
+    idle = f"{one.idle}, {one.dropped} dropped" if one.dropped else str(one.idle)
+    return one.name, holder, *jobs, idle, str(one.starting), f"{one.min}/{one.max}", wait or NONE
 
 
 def _instance(one: InstanceAnswer, now: datetime) -> tuple[str, ...]:

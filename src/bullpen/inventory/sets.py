@@ -49,6 +49,7 @@ class SetView:
     idle: int = 0
     starting: int = 0
     cleaning: int = 0
+    dropped: int = 0
     waiting: int = 0
     waits_since: datetime | None = None
     why: str = ""
@@ -84,6 +85,7 @@ async def set_views(ports: Ports, settings: Settings, live: Sequence[Instance]) 
                 heard_at=session.heard_at if session is not None else None,
                 jobs=session.statistics if session is not None and listens else None,
                 **{state.value: counts[state] for state in ServingState},
+                dropped=session.dropped if session is not None and listens else 0,
                 waiting=len(waiting),
                 waits_since=waiting[0].since if waiting else None,
                 why=_why(one, session, listens, counts),

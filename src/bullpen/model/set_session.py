@@ -111,6 +111,7 @@ class SetSession:
     started: tuple[StartedJob, ...] = ()
     failing_since: datetime | None = None
     why: str = ""  # why it fails
+    dropped: int = 0  # times that a runner registered again because the CI had dropped it while it was idle
 
     @property
     def set_name(self) -> str:
@@ -161,6 +162,7 @@ def take(session: SetSession, event: SessionTaken) -> Step:
         beat_at=event.at,
         failing_since=None,
         why="",
+        dropped=0,
     )
     return after, ()
 
@@ -179,6 +181,7 @@ class SessionRenewed(HolderEvent):
     phantom: int | None = None
     waiting: tuple[WaitingJob, ...] | None = None
     started: tuple[StartedJob, ...] | None = None
+    dropped: int | None = None
 
 
 @transition(HELD, to=HELD, silent=True)
@@ -268,6 +271,8 @@ def _told(session: SetSession, event: SessionRenewed) -> SetSession:
         after = replace(after, missing=event.missing)
     if event.phantom is not None:
         after = replace(after, phantom=event.phantom)
+    if event.dropped is not None:
+        after = replace(after, dropped=event.dropped)
     if event.waiting is not None:
         after = replace(after, waiting=fitting_waiting(event.waiting))
     if event.started is not None:

@@ -58,6 +58,7 @@ class _Seen:
     heartbeat: Heartbeat | None = None
     moved_at: float | None = None  # when the heartbeat last changed
     had_job: bool = False  # in this state, by a heartbeat
+    listening: Listening | None = None  # the runner that listened last, unless it has got a job since
 
 
 class MemberWatch:
@@ -69,6 +70,7 @@ class MemberWatch:
         self._run_id = run_id
         self._seen: dict[str, _Seen] = {}
         self.pulses: dict[str, Pulse] = {}
+        self._idle_ends: list[str] = []
 
     async def read(self) -> list[SetMember]:
         listed = await self._ports.records.run_instances(self._run_id)
@@ -76,6 +78,12 @@ class MemberWatch:
         self.pulses = await self._ports.signals.read([one.id for one in found]) if found else {}
         self._seen = {one.id: self._seen[one.id] for one in found if one.id in self._seen}
         return [self._view(one, self.pulses[one.id]) for one in found]
+
+    def take_idle_ends(self) -> list[str]:
+        """The names of runners that no heartbeat has shown with a job, and that another one of their round has
+        replaced, since this was last asked for."""
+        ends, self._idle_ends = self._idle_ends, []
+        return ends
 
     def words(self) -> dict[str, RunnerWord]:
         """What living agents last reported about their runners, by instance, as of the last reading."""
@@ -101,12 +109,23 @@ class MemberWatch:
         is_heard = self._lives(seen, now)
         said = pulse.heartbeat.activity if pulse.heartbeat is not None and is_heard else ""
         activity, listening = parse(said), parse_listening(said)
+        self._note_runner(one, seen, activity, listening)
         state = self._state(one, seen, activity, listening, now)
         if (state, one.round) != (seen.state, seen.round):
             since = 0.0 if is_new and state is MemberState.BUSY else now
             seen.state, seen.round, seen.since, seen.had_job = state, one.round, since, False
         seen.had_job |= activity is not None
         return SetMember(one, state, seen.since, listening, activity, is_heard)
+
+    def _note_runner(self, one: Instance, seen: _Seen, activity: Activity | None, listening: Listening | None) -> None:
+        before = seen.listening
+        if activity is not None:
+            seen.listening = None
+        elif listening is not None and listening.is_of(one.round):
+            seen.listening = listening
+            # A new round is a recall, whose registration this pool has removed itself.
+            if before is not None and before.listens != listening.listens and before.is_of(one.round):
+                self._idle_ends.append(before.listens)
 
     def _state(
         self, one: Instance, seen: _Seen, activity: Activity | None, listening: Listening | None, now: float

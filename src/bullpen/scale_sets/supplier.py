@@ -76,6 +76,7 @@ class Supplier:
         self._lacking = 0  # claims of the last burst that found nothing in the pool
         self._claim_at = 0.0  # not before: a pool that had nothing a moment ago has nothing now
         self._tidy_at = 0.0
+        self._dropped = record.stored.dropped
         self._changes = MemberChanges(ports, settings, lambda: self._set, by=record.by)
         self._versions = RefusedVersions(ports, settings, scale_set.name, by=record.by)
         self.members: list[SetMember] = []
@@ -130,6 +131,8 @@ class Supplier:
         self._reap()
         loop = asyncio.get_running_loop()
         self.members = members = await self._watch.read()
+        at_work = {job.runner for job in self._started.all()}  # by messages, where a job was shorter than a turn
+        self._dropped += sum(runner not in at_work for runner in self._watch.take_idle_ends())
         await self._finish_claims(members)
         held = {id for burst in self._bursts.values() for id in burst.held}
         known = [one for one in members if one.id not in held]
@@ -246,11 +249,12 @@ class Supplier:
             "phantom": self._memory.phantom,
             "waiting": sessions.fitting_waiting(self._waits.shown(self._ports.clock.now())),
             "started": sessions.fitting_started(self._started.all()),
+            "dropped": self._dropped,
         }
         stored = self._record.stored
         self._launch = self._launch if missing else None
         rises = missing > stored.missing
-        told = (stored.missing, stored.phantom, stored.waiting, stored.started)
+        told = (stored.missing, stored.phantom, stored.waiting, stored.started, stored.dropped)
         if tuple(news.values()) != told:
             await self._record.write(sessions.renew, sessions.SessionRenewed, **news)
         if rises:

@@ -32,6 +32,7 @@ class ScaleSetAnswer(AnswerBody, frozen=True):
     waiting: Annotated[int, Meta(description="Jobs that have waited for some seconds; at most 50 are counted.")]
     waits_since: Annotated[Time | None, Meta(description="Since when the oldest of them waits; null if none does.")]
     why: Annotated[str, Meta(description="Why it waits, or why no process listens; empty if all is well.")]
+    dropped: Annotated[int, Meta(description="Times since `since` that GitHub dropped an idle runner.")] = 0
 
 
 def scale_set_of(view: "SetView") -> ScaleSetAnswer:
