@@ -192,6 +192,13 @@ def test_an_old_job_that_starts_shows_that_there_are_no_phantoms() -> None:
     assert planned(new, memory=memory).memory.phantom == 5
 
 
+def test_a_job_that_started_before_phantoms_were_found_does_not_end_them() -> None:
+    memory = SupplyMemory(beside_since=TIME - PHANTOM, recalled_at=TIME - 60)
+    demand = a_demand(5, starts=(JobStart(NOW - timedelta(minutes=20), TIME - PHANTOM),))
+    made = planned(demand, a_member("i-1", for_=700), memory=memory)
+    assert planned(demand, a_member("i-1", for_=700), memory=made.memory).memory.phantom == 5
+
+
 def test_after_a_new_session_one_member_waits_for_jobs_that_were_never_announced() -> None:
     assert planned(a_demand(listens_since=TIME - PROBED + 1)).claims == 1
     assert planned(a_demand(listens_since=TIME - PROBED)).claims == 0

@@ -58,6 +58,7 @@ class SupplyMemory:
 
     phantom: int = 0
     phantom_at: datetime | None = None  # when it last rose, on the wall clock: jobs say when they were queued
+    phantom_since: float = 0.0  # the same by the event loop: only jobs that start later show anything
     beside_since: float | None = None  # since when jobs wait although a member idles
     recalled_at: float | None = None
     queued: QueuedHint | None = None
@@ -112,7 +113,8 @@ def plan(
     idle, starting = ([one for one in some if one.id not in unfit] for some in (listening, starting))
     memory = _beside(memory, demand, bool(waiting and idle), time)
     if waiting and memory.beside_since is not None and time - memory.beside_since >= PHANTOM:
-        memory = replace(memory, phantom=memory.phantom + waiting, phantom_at=now, beside_since=None)
+        phantom = memory.phantom + waiting
+        memory = replace(memory, phantom=phantom, phantom_at=now, phantom_since=time, beside_since=None)
         waiting = 0
     recall = _ghost(idle, memory, time) if waiting else ()
     memory = replace(memory, recalled_at=time) if recall else memory
@@ -178,7 +180,8 @@ def _heeded(memory: SupplyMemory, demand: JobDemand, members: Sequence[SetMember
 def _fallen(memory: SupplyMemory, demand: JobDemand) -> SupplyMemory:
     """Phantoms never exceed what waits by the CI's count, and there are none if an old job starts."""
     phantom, rose = min(memory.phantom, max(0, demand.assigned - demand.running)), memory.phantom_at
-    if rose is not None and any(one.queued_at is not None and one.queued_at < rose for one in demand.starts):
+    since = [one for one in demand.starts if one.heard_at > memory.phantom_since]
+    if rose is not None and any(one.queued_at is not None and one.queued_at < rose for one in since):
         phantom = 0
     return replace(memory, phantom=phantom, phantom_at=rose if phantom else None)
 
