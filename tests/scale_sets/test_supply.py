@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.model.activity import Listening
+from bullpen.model.activity import Activity, Listening
 from bullpen.model.scale_set import ScaleSet, SetEvents
 from bullpen.model.served_set import served
 from bullpen.model.ticket import Requirements
@@ -92,6 +92,14 @@ def test_a_job_that_began_since_the_count_does_not_wait_any_more() -> None:
     assert planned(a_demand(1, 0, counted_at=TIME - 5), a_member("i-1", BUSY, for_=3)).claims == 0
     # One that is busy for longer was not waiting when the CI counted: another job waits.
     assert planned(a_demand(2, 1, counted_at=TIME - 5), a_member("i-1", BUSY, for_=8)).claims == 1
+
+
+def test_a_job_whose_start_came_with_the_count_is_not_counted_twice() -> None:
+    """The heartbeat of its runner comes a moment later than the message."""
+    busy = replace(a_member("i-1", BUSY), activity=Activity("octo/repo", "99", 1, "set:m", "pool.i-1.r1.1", "build"))
+    started = a_demand(2, 1, starts=(JobStart(NOW, TIME, "pool.i-1.r1.1"),))
+    assert planned(started, busy).claims == 1
+    assert planned(a_demand(2, 1, starts=(JobStart(NOW, TIME, "pool.i-1.r1.0"),)), busy).claims == 0
 
 
 def test_the_minimum_is_idle_beside_the_jobs_that_wait() -> None:

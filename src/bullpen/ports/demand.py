@@ -18,6 +18,7 @@ class JobStart:
 
     queued_at: datetime | None
     heard_at: float  # by the event loop
+    runner: str = ""  # its name at the CI
 
 
 @dataclass(frozen=True, slots=True)

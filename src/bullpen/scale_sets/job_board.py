@@ -27,7 +27,7 @@ from bullpen.scale_sets.started_jobs import StartedJobs
 TAKEN_BACK_AFTER = 240.0  # seconds of a wait that the CI ended, not a user: it does so after 300, and may be heard late
 FORGOTTEN = 86400.0  # seconds after a job was taken back: the CI cancels a job that was queued for a day
 MOST_WAITING = 1000  # jobs in memory; the record has the oldest few
-STARTS = 20  # of the latest jobs: what supply asks about them is whether old ones still start
+STARTS = 200  # of the latest jobs: supply asks whether old ones still start, and which ones the counts include
 
 RunKey = tuple[str, str]
 """Repository and run."""
@@ -48,7 +48,7 @@ class JobBoard:
                 self._assign(job, now)
             case JobMessageKind.STARTED:
                 self._end(job)
-                self.starts.append(JobStart(job.queued_at, time))
+                self.starts.append(JobStart(job.queued_at, time, job.runner))
                 if self._instance_of(job.runner) is None:
                     return f"{_named(job)} was given to runner {job.runner!r}, which is not one of this pool"
                 self.given.begin(_starts(job, now), time)

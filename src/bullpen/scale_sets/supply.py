@@ -161,7 +161,10 @@ def _leaving(members: Sequence[SetMember]) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def _waiting(demand: JobDemand, members: Sequence[SetMember], memory: SupplyMemory, time: float) -> int:
-    began = sum(one.since >= demand.counted_at for one in _in(members, MemberState.BUSY))
+    # A heartbeat may come after the message about the start, whose counts include the job.
+    counted = {one.runner for one in demand.starts}
+    busy = [one for one in _in(members, MemberState.BUSY) if one.since >= demand.counted_at]
+    began = sum(one.activity is None or one.activity.runner not in counted for one in busy)
     waiting = max(0, demand.assigned - demand.running - memory.phantom - began)
     announced = demand.announced_at is not None and time - demand.announced_at <= ANNOUNCED
     return 1 if announced and not waiting and not began else waiting
