@@ -69,7 +69,7 @@ class ClaimBurst:
         *,
         by: str,
     ) -> None:
-        self.open_places = 0  # claims that are neither engaged nor given up
+        self.open_places = 0  # claims that are neither engaged nor given up, or whose outcome is not known
         self._ports = ports
         self._settings = settings
         self._set = current()
@@ -145,13 +145,12 @@ class ClaimBurst:
         )
 
     async def _one(self, worker: ClaimWorker, on_change: Callable[[], None]) -> Instance | None:
-        try:
-            while (member := await worker.select()) is not None:
-                landed = await engage(self._ports, self._current(), member.instance, by=self._by)
-                self._holdings.held.pop(member.instance.id, None)
-                if landed is not None:
-                    on_change()
-                    return landed
-            return None
-        finally:
-            self.open_places -= 1
+        """Its place stays open if it fails: what it claimed may become a member."""
+        landed = None
+        while landed is None and (member := await worker.select()) is not None:
+            landed = await engage(self._ports, self._current(), member.instance, by=self._by)
+            self._holdings.held.pop(member.instance.id, None)
+        self.open_places -= 1
+        if landed is not None:
+            on_change()
+        return landed

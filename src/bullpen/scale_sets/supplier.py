@@ -130,13 +130,13 @@ class Supplier:
         self._news.clear()
         self._reap()
         loop = asyncio.get_running_loop()
+        # Before the members are read: what is engaged meanwhile counts here, because that list may not have it.
+        held, claiming = self._held(), sum(burst.open_places for burst in self._bursts.values())
         self.members = members = await self._watch.read()
         at_work = {job.runner for job in self._started.all()}  # by messages, where a job was shorter than a turn
         self._dropped += sum(runner not in at_work for runner in self._watch.take_idle_ends())
         await self._finish_claims(members)
-        held = {id for burst in self._bursts.values() for id in burst.held}
-        known = [one for one in members if one.id not in held]
-        claiming = sum(burst.open_places for burst in self._bursts.values())
+        known = [one for one in members if one.id not in held | self._held()]
         self.plan = made = plan(
             self._set,
             self._demand.current(),
@@ -193,6 +193,7 @@ class Supplier:
             self._failing,
             by=self._record.by,
         )
+        burst.open_places = count  # before its task begins
         task = asyncio.get_running_loop().create_task(burst.run(count, self.wake))
         self._bursts[task] = burst
         task.add_done_callback(lambda _: self.wake())
@@ -214,9 +215,13 @@ class Supplier:
                 self._claim_at = asyncio.get_running_loop().time() + FAILED
                 log.warning("cannot claim for scale set", set=self._set.name, error=failure)
 
+    def _held(self) -> set[str]:
+        """Instances that bursts have claimed, and not engaged yet."""
+        return {id for burst in self._bursts.values() for id in burst.held}
+
     async def _finish_claims(self, members: Sequence[SetMember]) -> None:
         """Engage what an earlier holder claimed, and whose runner is registered."""
-        held = {id for burst in self._bursts.values() for id in burst.held}
+        held = self._held()
         left = [one.instance for one in members if one.instance.state is CLAIMED and one.id not in held]
         scale_set = self._set
         needs = self._settings.set_requirements(scale_set.rules)

@@ -1,0 +1,74 @@
+"""Claims that are under way count towards the largest number of a set, until the list of members has them."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bullpen.errors import Unavailable
+from bullpen.ports.demand import JobDemand
+from bullpen.scale_sets.claims import ClaimBurst
+from bullpen.scale_sets.supplier import Supplier
+from bullpen.sim.world import World
+from scale_sets.fixtures import a_set_world, settings_of
+from scale_sets.test_listener import a_listener
+
+
+async def a_supplier(world: World, assigned: int) -> Supplier:
+    listener = await a_listener(world)
+    now = asyncio.get_running_loop().time()
+    listener._demand = JobDemand(assigned, 0, now, now, listens_since=now)
+    return Supplier(world.ports(), world.settings, listener, 60.0, lambda: None)
+
+
+async def test_a_claim_that_is_engaged_while_the_members_are_read_is_counted() -> None:
+    async with a_set_world(settings_of(max=1)) as world:
+        supplier = await a_supplier(world, assigned=2)
+        burst: Any = SimpleNamespace(open_places=1, held=set(), failures={})
+        supplier._bursts[asyncio.create_task(asyncio.sleep(60, 0))] = burst
+
+        async def read() -> list[Any]:
+            burst.open_places = 0
+            return []
+
+        supplier._watch.read = read  # type: ignore[method-assign]
+        await supplier.turn()
+        assert supplier.plan is not None
+        assert supplier.plan.claims == 0
+        await asyncio.gather(*supplier._bursts)
+
+
+async def test_a_claim_that_has_only_been_ordered_is_counted() -> None:
+    async with a_set_world(settings_of(max=2)) as world:
+        supplier = await a_supplier(world, assigned=2)
+        supplier._begin(2)
+        (burst,) = supplier._bursts.values()
+        assert burst.open_places == 2
+        await asyncio.gather(*supplier._bursts)
+
+
+async def test_the_place_of_a_claim_that_failed_stays_open_until_its_burst_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it claimed may become a member all the same."""
+    async with a_set_world() as world:
+        goes_on, asked = asyncio.Event(), 0
+
+        async def select() -> None:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                raise Unavailable("the answer was lost")
+            await goes_on.wait()
+
+        monkeypatch.setattr(ClaimBurst, "_worker", lambda *args: SimpleNamespace(select=select))
+        scale_set = (await world.ports().records.scale_sets())["bullpen-small"]
+        burst = ClaimBurst(world.ports(), world.settings, lambda: scale_set, lambda: "", by="web-1")
+        task = asyncio.create_task(burst.run(2, lambda: None))
+        await asyncio.sleep(1)
+        assert burst.open_places == 2
+        goes_on.set()
+        with pytest.raises(Unavailable):
+            await task
+        assert burst.open_places == 0
