@@ -1,7 +1,7 @@
 """A world with one scale set: GitHub in memory, a pool, and processes that serve it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -72,8 +72,11 @@ async def main(world: World, ports: Ports, name: str) -> None:
     await Service(ports, world.settings, process=name).run(asyncio.Event())
 
 
-def serve(world: World, name: str = "web-1", skew: float = 0.0) -> Process:
-    process, _ = world.start(name, lambda ports: main(world, ports, name), skew=skew)
+def serve(
+    world: World, name: str = "web-1", skew: float = 0.0, between: Callable[[Ports], Ports] = lambda ports: ports
+) -> Process:
+    """A process of `serve`. `between` may change its access to the services."""
+    process, _ = world.start(name, lambda ports: main(world, between(ports), name), skew=skew)
     world.agents[name] = process  # ends with the world
     return process
 
