@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from builders import on_offer, open_provision, running
+from builders import NOW, on_offer, open_provision, running
 from bullpen import inventory
 from bullpen.cli.status_text import status_text
+from bullpen.cli.why import story_text
 from bullpen.config import ScaleSetSettings, Settings
 from bullpen.engines.memory import Memory
 from bullpen.inventory import SetView
@@ -17,8 +18,10 @@ from bullpen.model.activity import Activity, Listening
 from bullpen.model.scale_set import ABSENT, READY, RETIRING
 from bullpen.model.set_session import JobCounts, SetSession
 from bullpen.model.signal import Heartbeat
+from bullpen.model.ticket import format_time
 from bullpen.ports import Ports
 from bullpen.schema.status import pool_status_of
+from bullpen.schema.story import story_of
 from fixtures import on_github
 from set_builders import (
     NAME,
@@ -200,6 +203,26 @@ async def test_a_wait_is_shown_with_its_age() -> None:
 
 
 # ---- stories
+
+
+async def test_every_job_that_waits_is_in_the_story_of_the_session_with_its_reason() -> None:
+    ports = await a_pool()
+    back = "GitHub took it back 3 times and announces it no more: classes.large.max-instances is 3"
+    jobs = (
+        a_waiting_job("j-1", since=NOW, lapses=3, taken_back_at=NOW, why=back),
+        a_waiting_job("", since=NOW, repository="", run="", name="", why="the pool is full"),
+    )
+    await listening(ports, waiting=jobs)
+    _, session = await inventory.stories(ports, SETTINGS, NAME)
+    told = story_of(session)
+    assert [(one.name, one.lapses, one.why) for one in told.waiting] == [
+        ("build", 3, back),
+        ("", 0, "the pool is full"),
+    ]
+    assert story_text(told, 0).splitlines()[-2:] == [
+        f"job build of octo/repo, run 99, has waited since {format_time(NOW)}: {back}",
+        f"a job that no message named has waited since {format_time(NOW)}: the pool is full",
+    ]
 
 
 @pytest.mark.parametrize("subject", [NAME, f"set:{NAME}", f"session:{NAME}"])

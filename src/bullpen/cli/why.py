@@ -8,7 +8,7 @@ from bullpen.cli.arguments import checked_id
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, arrow, print_json, say
 from bullpen.cli.text import DEEPER, columns, wrapped
-from bullpen.schema.story import CiJobAnswer, StoryAnswer, StoryLineAnswer
+from bullpen.schema.story import CiJobAnswer, StoryAnswer, StoryLineAnswer, WaitingJobAnswer
 
 EPILOG = """
 \b
@@ -37,11 +37,11 @@ def command(given: PoolOptions, id: str) -> int:
     if given.as_json:
         print_json(found)
     else:
-        say("\n\n".join(_story_text(story, answer_width()) for story in found.stories))
+        say("\n\n".join(story_text(story, answer_width()) for story in found.stories))
     return 0
 
 
-def _story_text(story: StoryAnswer, width: int) -> str:
+def story_text(story: StoryAnswer, width: int) -> str:
     head = f"{story.id} is {story.state}" if story.state else f"{story.id} is purged; its last steps remain"
     if story.owes:
         head += f" and owes {story.owes.kind} from {story.owes.due_at}"
@@ -49,7 +49,8 @@ def _story_text(story: StoryAnswer, width: int) -> str:
         head += f", and executes {_job_text(story.job)}"
     if story.leaving_at:
         head += f", and its machine will be taken away at {story.leaving_at}"
-    return "\n".join([*wrapped(head, width, DEEPER), steps_text(story.story, width)]).rstrip()
+    waiting = [line for one in story.waiting for line in wrapped(_waiting_text(one), width, DEEPER)]
+    return "\n".join([*wrapped(head, width, DEEPER), steps_text(story.story, width), *waiting]).rstrip()
 
 
 def steps_text(steps: Sequence[StoryLineAnswer], width: int) -> str:
@@ -62,6 +63,11 @@ def steps_text(steps: Sequence[StoryLineAnswer], width: int) -> str:
     if width and max(map(len, text.splitlines()), default=0) > width:  # then the process stands beside its reason
         text = columns([(*line[:3], ": ".join(filter(None, line[3:]))) for line in lines], indent=INDENT, width=width)
     return text
+
+
+def _waiting_text(job: WaitingJobAnswer) -> str:
+    of = f"job {job.name} of {job.repository}, run {job.run}," if job.run else "a job that no message named"
+    return f"{of} has waited since {job.since}: {job.why}"
 
 
 def _job_text(job: CiJobAnswer) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance, InstanceDebt
@@ -15,6 +15,7 @@ from bullpen.model.provision import State as ProvisionState
 from bullpen.model.repository import State as RepositoryState
 from bullpen.model.scale_set import ScaleSet, SetDebt
 from bullpen.model.scale_set import State as SetState
+from bullpen.model.set_session import SetSession, WaitingJob
 from bullpen.model.set_session import State as SessionState
 from bullpen.model.ticket import format_time
 from bullpen.model.transition import Debt, StoryLine
@@ -74,6 +75,18 @@ class CiJobAnswer(AnswerBody, frozen=True):
     runner: Annotated[str, Meta(description="Name under which the CI knows the runner.")]
 
 
+class WaitingJobAnswer(AnswerBody, frozen=True):
+    """A job of a scale set that waits for a runner. `repository`, `run` and `name` are empty where GitHub only counts
+    it."""
+
+    repository: Annotated[str, Meta(description="Repository of the job.")]
+    run: Annotated[str, Meta(description="GitHub's number of the run.")]
+    name: Annotated[str, Meta(description="Name of the job.")]
+    since: Annotated[Time, Meta(description="Since when it is known to wait.")]
+    lapses: Annotated[int, Meta(description="How often GitHub took it back because no runner was ready in time.")]
+    why: Annotated[str, Meta(description="Why it waits.")]
+
+
 class StoryAnswer(AnswerBody, frozen=True):
     """What is left of a record (`state` is null once it is purged) and its last steps, oldest first."""
 
@@ -87,6 +100,9 @@ class StoryAnswer(AnswerBody, frozen=True):
         CiJobAnswer | None, Meta(description="Job of a CI with jobs of its own that it runs now; null if none.")
     ]
     story: Annotated[list[StoryLineAnswer], Meta(description="Its last steps, oldest first.")]
+    waiting: Annotated[
+        list[WaitingJobAnswer], Meta(description="Jobs that wait, of the session of a scale set; at most 50.")
+    ] = field(default_factory=list)
 
 
 class StoryList(AnswerBody, frozen=True):
@@ -105,7 +121,12 @@ def story_of(story: "Story") -> StoryAnswer:
         leaving_at=time_of(story.leaving),
         job=ci_job_of(story.activity),
         story=lines_of(story.lines),
+        waiting=[_waiting_job(one) for one in record.waiting] if isinstance(record, SetSession) else [],
     )
+
+
+def _waiting_job(one: WaitingJob) -> WaitingJobAnswer:
+    return filled(WaitingJobAnswer, one, since=format_time(one.since))
 
 
 def lines_of(lines: Iterable[StoryLine]) -> list[StoryLineAnswer]:
