@@ -14,7 +14,7 @@ from bullpen.engines.memory.set_messages import SetTroubles
 from bullpen.inventory import SetView
 from bullpen.model.set_session import JobCounts, SetSession, WaitingJob
 from bullpen.ports import JobMessage, JobMessageKind
-from bullpen.scale_sets.job_board import FORGOTTEN, JobBoard
+from bullpen.scale_sets.job_board import FORGOTTEN, MOST_WAITING, JobBoard
 from bullpen.scale_sets.waits import LATE_AFTER, UNKNOWN, WaitAlarm, Waits
 from bullpen.sim.world import World
 from scale_sets.fixtures import REPOSITORY, a_set_world, hub_of, push, serve, session, settings_of, until_done
@@ -221,6 +221,13 @@ def test_a_job_that_was_taken_back_is_forgotten_after_a_day() -> None:
     assert board.waiting(at(FORGOTTEN)) == ()
 
 
+def test_of_a_great_many_jobs_that_were_taken_back_some_are_kept() -> None:
+    board = a_board()
+    for n in range(MOST_WAITING + 5):
+        board.hear(replace(taken_back(f"j-{n}"), name=f"build {n}"), NOW, 0.0)
+    assert len(board.waiting(NOW)) == MOST_WAITING
+
+
 def test_the_count_forgets_no_job_that_was_taken_back() -> None:
     board = a_board()
     board.hear(taken_back("a"), NOW, 0.0)
@@ -293,7 +300,7 @@ def test_the_reason_of_a_lapse_stays_with_the_job() -> None:
     waits = Waits(held())
     waits.note((a_waiting_job(since=NOW),), 1, FULL, at(30))
     back = a_waiting_job(since=NOW, lapses=3, taken_back_at=at(300))
-    (alarm,) = waits.note((back,), 0, "", at(300))
+    (alarm,) = waits.note((back,), 0, "a runner is registered, and GitHub has not given it the job", at(300))
     assert alarm.is_final
     (shown,) = waits.shown(at(300))
     assert shown.why == f"GitHub took it back 3 times and announces it no more: {FULL}"

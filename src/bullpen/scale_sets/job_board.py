@@ -109,7 +109,8 @@ class JobBoard:
         self._waiting.pop(job.job_id, None)
         before = self._pop_lapsed(job) if known is None else known
         waited = _waited(job, known, now)
-        if job.result == "canceled" and waited >= timedelta(seconds=TAKEN_BACK_AFTER):
+        is_lapse = job.result == "canceled" and waited >= timedelta(seconds=TAKEN_BACK_AFTER)
+        if is_lapse and len(self._waiting) < MOST_WAITING:
             entry = before or replace(_waits(job, now), since=now - waited)
             back = replace(entry, id=job.job_id, lapses=entry.lapses + 1, taken_back_at=now)
             self._waiting[back.id] = back

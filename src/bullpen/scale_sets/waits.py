@@ -44,7 +44,7 @@ class Waits:
             # The CI gives a runner the oldest one.
             self._unnamed = self._unnamed[max(0, len(self._unnamed) - more) :]
             self._unnamed += [now] * (more - len(self._unnamed))
-        if why or count:  # after the last one has lapsed, its reason is the one before
+        if count or (count is None and why):  # while none waits, the reason of one that lapsed is the one before
             self._why = why
         return [*self._lapsed(), *self._newly_late(now)]
 
