@@ -91,6 +91,18 @@ async def test_a_job_that_waits_for_a_boot_says_so(replicas: int) -> None:
         assert reason == "the pool has no free small instance: 1 booting or being cleaned"
 
 
+async def test_a_job_that_waits_for_a_machine_that_another_process_launched_says_so() -> None:
+    async with a_set_world(temper=lambda n: Temper(boots_in=200.0)) as world:
+        first = serve(world, "web-0")
+        push(world)
+        await asyncio.sleep(20)
+        first.kill()
+        serve(world, "web-1")
+        reason = await reason_after(world, 120)
+        assert session(world).holder == "web-1"
+        assert reason == "the pool has no free small instance: 1 booting or being cleaned"
+
+
 async def test_a_job_that_waits_for_a_registration_says_so() -> None:
     async with a_set_world(settings_of(idle_target=1), temper=lambda n: Temper(registers_in=18.0)) as world:
         serve(world)
