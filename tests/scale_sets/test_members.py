@@ -5,10 +5,10 @@ import asyncio
 from bullpen.model.activity import Activity, Listening
 from bullpen.model.signal import Heartbeat
 from bullpen.ports import Ports
-from bullpen.scale_sets.members import ADMITTED, MemberState, MemberWatch
+from bullpen.scale_sets.members import ADMITTED, TOLD, MemberState, MemberWatch
 from fixtures import a_world
 from scale_sets.fixtures import settings_of
-from set_builders import NAME, engaged
+from set_builders import NAME, engaged, recall
 
 JOB = Activity("octo/repo", "99", 1, f"set:{NAME}", "pool.i-1.0a1b2c3d.1", "build")
 
@@ -19,13 +19,20 @@ class Stage:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._seq = 0
-        self._watch = MemberWatch(ports, settings_of(), f"set:{NAME}")
+        self.watch = MemberWatch(ports, settings_of(), f"set:{NAME}")
 
     async def set_up(self) -> None:
         for change in engaged("i-1"):
             await self._ports.records.apply(change)
         (self.record,) = (await self._ports.records.instances(["i-1"])).values()
-        self.listening = Listening(f"pool.i-1.{self.record.round[:8]}.1", 7, "d1").text()
+        self.listening = self.runner(1)
+
+    def runner(self, number: int) -> str:
+        """What the agent says while its runner of this number listens."""
+        return Listening(f"pool.i-1.{self.record.round[:8]}.{number}", 7, "d1").text()
+
+    async def recall(self) -> None:
+        (self.record,) = await self._ports.records.apply(recall(self.record, round="feedface" * 2))
 
     async def says(self, text: str = "") -> MemberState:
         self._seq += 1
@@ -33,7 +40,7 @@ class Stage:
         return await self.state()
 
     async def state(self) -> MemberState:
-        (member,) = await self._watch.read()
+        (member,) = await self.watch.read()
         return member.state
 
 
@@ -77,3 +84,60 @@ async def test_a_member_that_never_registers_stops_counting_as_one_that_starts()
         assert await stage.says() is MemberState.STARTING
         await asyncio.sleep(world.settings.timings.registration)
         assert await stage.says() is MemberState.CLEANING
+
+
+async def test_a_runner_that_another_one_replaces_without_a_job_has_ended_idle() -> None:
+    async with a_world(settings=settings_of()) as world:
+        stage = Stage(world.ports())
+        await stage.set_up()
+        for said in (stage.runner(1), "", stage.runner(2), stage.runner(2)):
+            await stage.says(said)
+        assert stage.watch.take_idle_ends(()) == []  # the CI may still say that it had a job
+        await asyncio.sleep(TOLD)
+        assert stage.watch.take_idle_ends(()) == [f"pool.i-1.{stage.record.round[:8]}.1"]
+        assert stage.watch.take_idle_ends(()) == []
+
+
+async def test_a_runner_that_had_a_job_has_not_ended_idle() -> None:
+    async with a_world(settings=settings_of()) as world:
+        stage = Stage(world.ports())
+        await stage.set_up()
+        for said in (stage.runner(1), JOB.text(), "", stage.runner(2)):
+            await stage.says(said)
+        await asyncio.sleep(TOLD)
+        assert stage.watch.take_idle_ends(()) == []
+
+
+async def test_a_runner_that_had_a_job_by_the_word_of_the_ci_has_not_ended_idle() -> None:
+    """Its job was so short that no heartbeat with it was read."""
+    async with a_world(settings=settings_of()) as world:
+        stage = Stage(world.ports())
+        await stage.set_up()
+        await stage.says(stage.runner(1))
+        assert stage.watch.take_idle_ends({f"pool.i-1.{stage.record.round[:8]}.1"}) == []
+        await stage.says(stage.runner(1))
+        await stage.says(stage.runner(2))
+        await asyncio.sleep(TOLD)
+        assert stage.watch.take_idle_ends(()) == []
+
+
+async def test_a_runner_whose_job_the_ci_reports_after_its_end_has_not_ended_idle() -> None:
+    async with a_world(settings=settings_of()) as world:
+        stage = Stage(world.ports())
+        await stage.set_up()
+        for said in (stage.runner(1), stage.runner(2)):
+            await stage.says(said)
+        assert stage.watch.take_idle_ends({f"pool.i-1.{stage.record.round[:8]}.1"}) == []
+        await asyncio.sleep(TOLD)
+        assert stage.watch.take_idle_ends(()) == []
+
+
+async def test_a_runner_that_was_recalled_has_not_ended_idle() -> None:
+    async with a_world(settings=settings_of()) as world:
+        stage = Stage(world.ports())
+        await stage.set_up()
+        await stage.says(stage.runner(1))
+        await stage.recall()
+        await stage.says(stage.runner(2))
+        await asyncio.sleep(TOLD)
+        assert stage.watch.take_idle_ends(()) == []

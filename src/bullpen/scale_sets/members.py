@@ -12,7 +12,7 @@ GitHub's counts of runners include registrations of dead machines, so they are n
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 
 from bullpen.config import Settings
@@ -24,6 +24,8 @@ from bullpen.ports import Ports
 from bullpen.scale_sets.started_jobs import RunnerWord
 
 ADMITTED = 10.0  # seconds from the moment that a runner gets a job until its agent has admitted and reported the job
+TOLD = 10.0  # seconds after which the CI has said that a runner had a job, if it had one: its messages gather
+REMEMBERED = 1000  # names of runners that had a job: more than a set gets within that time
 
 
 class MemberState(StrEnum):
@@ -58,7 +60,7 @@ class _Seen:
     heartbeat: Heartbeat | None = None
     moved_at: float | None = None  # when the heartbeat last changed
     had_job: bool = False  # in this state, by a heartbeat
-    listening: Listening | None = None  # the runner that listened last, unless it has got a job since
+    listening: Listening | None = None  # the runner that listened last, unless a heartbeat has shown it with a job
 
 
 class MemberWatch:
@@ -70,7 +72,8 @@ class MemberWatch:
         self._run_id = run_id
         self._seen: dict[str, _Seen] = {}
         self.pulses: dict[str, Pulse] = {}
-        self._idle_ends: list[str] = []
+        self._idle_ends: dict[str, float] = {}  # when each was seen
+        self._worked: dict[str, None] = {}  # runners that got a job by the CI's word, the latest last
 
     async def read(self) -> list[SetMember]:
         listed = await self._ports.records.run_instances(self._run_id)
@@ -79,11 +82,16 @@ class MemberWatch:
         self._seen = {one.id: self._seen[one.id] for one in found if one.id in self._seen}
         return [self._view(one, self.pulses[one.id]) for one in found]
 
-    def take_idle_ends(self) -> list[str]:
-        """The names of runners that no heartbeat has shown with a job, and that another one of their round has
-        replaced, since this was last asked for."""
-        ends, self._idle_ends = self._idle_ends, []
-        return ends
+    def take_idle_ends(self, at_work: Collection[str]) -> list[str]:
+        """The names of runners that had no job, and that another one of their round replaced a while ago, each once.
+        `at_work` have one by the CI's word: a heartbeat shows no job that is over before it is read."""
+        self._worked |= dict.fromkeys(at_work)
+        for name in [*self._worked][:-REMEMBERED]:
+            del self._worked[name]
+        now = asyncio.get_running_loop().time()
+        left = {name: at for name, at in self._idle_ends.items() if name not in self._worked}
+        self._idle_ends = {name: at for name, at in left.items() if now - at < TOLD}
+        return [name for name in left if name not in self._idle_ends]
 
     def words(self) -> dict[str, RunnerWord]:
         """What living agents last reported about their runners, by instance, as of the last reading."""
@@ -125,7 +133,7 @@ class MemberWatch:
             seen.listening = listening
             # A new round is a recall, whose registration this pool has removed itself.
             if before is not None and before.listens != listening.listens and before.is_of(one.round):
-                self._idle_ends.append(before.listens)
+                self._idle_ends[before.listens] = asyncio.get_running_loop().time()
 
     def _state(
         self, one: Instance, seen: _Seen, activity: Activity | None, listening: Listening | None, now: float

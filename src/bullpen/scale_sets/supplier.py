@@ -133,8 +133,7 @@ class Supplier:
         # Before the members are read: what is engaged meanwhile counts here, because that list may not have it.
         held, claiming = self._held(), sum(burst.open_places for burst in self._bursts.values())
         self.members = members = await self._watch.read()
-        at_work = {job.runner for job in self._started.all()}  # by messages, where a job was shorter than a turn
-        self._dropped += sum(runner not in at_work for runner in self._watch.take_idle_ends())
+        self._dropped += len(self._watch.take_idle_ends({job.runner for job in self._started.all()}))
         await self._finish_claims(members)
         known = [one for one in members if one.id not in held | self._held()]
         self.plan = made = plan(
