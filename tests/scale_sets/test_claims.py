@@ -19,7 +19,16 @@ async def a_supplier(world: World, assigned: int) -> Supplier:
     listener = await a_listener(world)
     now = asyncio.get_running_loop().time()
     listener._demand = JobDemand(assigned, 0, now, now, listens_since=now)
-    return Supplier(world.ports(), world.settings, listener, 60.0, lambda: None)
+    return Supplier(
+        world.ports(),
+        world.settings,
+        listener.scale_set,
+        listener,
+        listener.record,
+        listener.board.given,
+        linger=60.0,
+        on_missing=lambda: None,
+    )
 
 
 async def test_a_claim_that_is_engaged_while_the_members_are_read_is_counted() -> None:
@@ -64,7 +73,7 @@ async def test_the_place_of_a_claim_that_failed_stays_open_until_its_burst_ends(
 
         monkeypatch.setattr(ClaimBurst, "_worker", lambda *args: SimpleNamespace(select=select))
         scale_set = (await world.ports().records.scale_sets())["bullpen-small"]
-        burst = ClaimBurst(world.ports(), world.settings, lambda: scale_set, lambda: "", by="web-1")
+        burst = ClaimBurst(world.ports(), world.settings, lambda: scale_set, lambda: None, by="web-1")
         task = asyncio.create_task(burst.run(2, lambda: None))
         await asyncio.sleep(1)
         assert burst.open_places == 2
