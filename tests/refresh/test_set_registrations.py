@@ -29,7 +29,7 @@ async def looks(world: World, *after: float) -> list[Action]:
     found = []
     for seconds in after:
         await asyncio.sleep(seconds)
-        found += [one for one in await refreshed(world) if one.what in ("deregister", "terminate", "spare")]
+        found += [one for one in await refreshed(world) if one.what in ("deregister", "recall", "terminate", "spare")]
     return found
 
 
@@ -47,4 +47,4 @@ async def test_a_member_that_github_does_not_list_has_the_time_of_a_cleaning_to_
         del world.memory.registrations[runner]
         assert await looks(world, 0, 61, BETWEEN_JOBS - 2) == []
         (action,) = await looks(world, 2)
-        assert (action.what, action.subject) == ("terminate", one)
+        assert (action.what, action.subject) == ("recall", one)

@@ -75,6 +75,12 @@ def names_job(text: str) -> bool:
     return bool(text) and parse_listening(text) is None
 
 
+def named_runner(text: str) -> str:
+    """The name of the runner that a beat says has a job or waits for one; empty: none."""
+    job, listening = parse(text), parse_listening(text)
+    return job.runner if job is not None else listening.listens if listening is not None else ""
+
+
 def parse(text: str) -> Activity | None:
     """None for an empty text, and for one that is not an activity: a worker can write anything."""
     if not text or len(text) > LONGEST:

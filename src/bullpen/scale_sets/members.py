@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.activity import Activity, Listening, parse, parse_listening
+from bullpen.model.activity import Activity, Listening, named_runner, parse, parse_listening
 from bullpen.model.instance import CLAIMED, RUNNING, Instance
 from bullpen.model.signal import Heartbeat, Pulse
 from bullpen.ports import Ports
@@ -98,9 +98,7 @@ class MemberWatch:
         now, found = asyncio.get_running_loop().time(), {}
         for id, seen in self._seen.items():
             if seen.heartbeat is not None and self._lives(seen, now):
-                said = seen.heartbeat.activity
-                job, listening = parse(said), parse_listening(said)
-                runner = job.runner if job is not None else listening.listens if listening is not None else ""
+                runner = named_runner(seen.heartbeat.activity)
                 found[id] = RunnerWord(runner, now if seen.moved_at is None else seen.moved_at)
         return found
 
