@@ -8,13 +8,16 @@ from contextvars import Context
 import msgspec
 import pytest
 
-from bullpen.config import Settings
+from bullpen.config import Liveness, Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory.set_messages import SetTroubles
+from bullpen.liveness.heartbeat import record_heartbeat
+from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.model.activity import Activity, names_job
 from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.model.signal import direct_key
-from bullpen.ports import Conclusion, Ports
+from bullpen.model.worker import CLEANED_UP
+from bullpen.ports import Conclusion, Ports, Registration
 from bullpen.sim.world import World
 from fixtures import machines, records, refreshed
 from scale_sets.fixtures import (
@@ -325,6 +328,60 @@ async def test_a_member_whose_agent_died_under_its_job_leaves_its_place_once_the
         second = push(world, lasts=30.0)
         assert await until_done(world, second) < 300
         assert state(world, hangs) == TERMINATED
+
+
+async def until_forgotten(world: World, id: str) -> None:
+    """Wait until the worker of an instance is cleaned up."""
+    while world.memory.tables.workers[direct_key(id)].state is not CLEANED_UP:  # noqa: ASYNC110 - virtual time
+        await asyncio.sleep(5)
+
+
+async def a_forgotten_worker(world: World) -> tuple[str, str]:
+    """A job whose agent died so long ago that its worker is cleaned up; returns its run and the instance."""
+    serve(world)
+    run = push(world, lasts=3600.0)
+    hangs = await until_taken(world, run)
+    await asyncio.sleep(60)
+    mutes(world, hangs)
+    await until_forgotten(world, hangs)
+    await asyncio.sleep(600)
+    assert hangs in machines(world)
+    return run, hangs
+
+
+def forgetting() -> Settings:
+    """Workers are forgotten sooner than the longest job ends."""
+    return msgspec.structs.replace(settings_of(max=1, max_runtime_min=300), liveness=Liveness(cleanup=600.0))
+
+
+async def test_a_member_leaves_its_place_after_a_job_that_outlasts_the_memory_of_its_worker() -> None:
+    async with a_set_world(forgetting()) as world:
+        run, hangs = await a_forgotten_worker(world)
+        await until_done(world, run)
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+        second = push(world, lasts=30.0)
+        assert await until_done(world, second) < 300
+        assert state(world, hangs) == TERMINATED
+
+
+async def test_a_member_whose_worker_is_forgotten_stays_while_github_calls_its_runner_busy() -> None:
+    async with a_set_world(forgetting()) as world:
+        run, hangs = await a_forgotten_worker(world)
+        runner = f"bullpen.{hangs}.0.1"
+        world.memory.registrations[runner] = Registration(hangs, "", True, runner=runner, online=True)
+        await until_done(world, run)
+        await asyncio.sleep(600)
+        assert state(world, hangs) == RUNNING
+
+
+async def test_a_member_that_goes_on_with_another_worker_stays_although_its_first_one_is_forgotten() -> None:
+    async with a_set_world(forgetting()) as world:
+        run, hangs = await a_forgotten_worker(world)
+        beat = HeartbeatRequest(key=f"{hangs}/new", token=0, lease=3600)
+        await record_heartbeat(world.ports(), world.settings, beat, instance_id=hangs)
+        await until_done(world, run)
+        await asyncio.sleep(300)
+        assert state(world, hangs) == RUNNING
 
 
 def retired(settings: Settings) -> Settings:
