@@ -60,7 +60,10 @@ def lacking(
     for lack in lacks:
         if lack.needs.resource_class != resource_class:
             continue
-        fitting = {one.id for one in [one for one in left if _fits(one, lack.needs)][: lack.missing]}
+        usable = [one for one in left if _fits(one, lack.needs)]
+        # Of its own usage class first: what is only as good may be what another set, or the target, needs.
+        usable.sort(key=lambda one: one.usage_class is not lack.needs.usage_class)
+        fitting = {one.id for one in usable[: lack.missing]}
         left = [one for one in left if one.id not in fitting]
         found[lack.needs.usage_class] += lack.missing - len(fitting)
     found[UsageClass.ON_DEMAND] += max(0, settings.resource_class(resource_class).idle_target - len(left))

@@ -97,7 +97,7 @@ def _actions(order: LaunchOrder, created: int, refused: int, refusal: BullpenErr
 async def _opened(ports: Ports, settings: Settings, order: LaunchOrder, count: int) -> ProvisionRecord:
     now = ports.clock.now()
     deadline = later(now, settings.timings.provision)
-    needs = settings.requirements(order.resource_class, order.usage_class, fallback=())
+    needs = settings.requirements(order.resource_class, order.usage_class)
     asked = provisions.absent(f"p-{ports.chance.token()}", "", count, needs, deadline, 0.0)
     (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=BY, why="warm")))
     return ProvisionRecord(ports, record)
