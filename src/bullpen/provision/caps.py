@@ -2,7 +2,7 @@
 front."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from bullpen.config import Settings
@@ -122,6 +122,11 @@ def surplus(settings: Settings, live: Iterable[Instance], now: datetime = LONG_A
     kept = {name: kinds[name].idle_target if name in kinds else 0 for name in on_offer}
     beyond = [one for name, some in on_offer.items() for one in some[: max(len(some) - kept[name], 0)]]
     return sorted([*beyond, *(one for one in idle if one.threshold <= now)], key=_idle_since)
+
+
+def unusable(live: Iterable[Instance], is_usable: Callable[[Instance], bool]) -> list[Instance]:
+    """Idle instances that none of those that wait can use; the longest idle first."""
+    return sorted((one for one in live if one.is_claimable and not is_usable(one)), key=_idle_since)
 
 
 def _idle_since(one: Instance) -> tuple[datetime, str]:

@@ -7,14 +7,19 @@ A pool may be full of idle instances that this run cannot use. Those above their
 their threshold, are evicted, the longest idle first, if that covers the whole shortfall; otherwise none is. Each
 eviction is a conditional write: a claim that is faster keeps its instance, and the pool is counted again. Room for
 which other provisions wait in front is theirs.
+
+A scale set has jobs that wait, and takes what it gets. So a launch for sets evicts as many as it may, also of an idle
+target: an instance that no waiting set can use must not stand idle while their jobs wait.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import LIVE, Instance
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import FleetState, Provision
@@ -34,6 +39,7 @@ from bullpen.provision.caps import (
     lasting,
     shortage_of,
     surplus,
+    unusable,
 )
 
 ROUNDS = 10
@@ -42,14 +48,33 @@ QUEUE_PAGE = 1000
 """Waiting provisions that are read: each is a process that waits, so there are few."""
 
 
+@dataclass(frozen=True, slots=True)
+class SetShare:
+    """How many of the machines of a launch scale sets wait for, and which instances one of those sets can use."""
+
+    count: int
+    is_usable: Callable[[Instance], bool]
+
+
 class Headroom:
     """The room of one provision under the caps. `evicts` is False for one that warms the pool: it must not end
-    instances of one class to warm another. `since` is when it joined the queue, if it has waited."""
+    instances of one class to warm another; `for_sets` is what it also launches for scale sets. `since` is when it
+    joined the queue, if it has waited."""
 
-    def __init__(self, ports: Ports, settings: Settings, *, evicts: bool, by: str, tell: Tell = lambda report: None):
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        *,
+        evicts: bool,
+        by: str,
+        tell: Tell = lambda report: None,
+        for_sets: SetShare | None = None,
+    ):
         self._ports = ports
         self._settings = settings
         self._evicts = evicts
+        self._for_sets = for_sets
         self._by = by
         self._tell = tell
         self.since: datetime | None = None
@@ -66,6 +91,8 @@ class Headroom:
         asked = await self._planned(own) + Counter({own.needs.resource_class: to_come})
         live: Counts = await self._ports.records.count()
         excesses = exceeded(self._settings, own.needs.resource_class, live, asked)
+        if (short := shortage_of(excesses, live)) is not None and self._for_sets is not None:
+            return await self._room_for_sets(own, to_come, short, self._for_sets)
         if excesses and self._evicts:
             live, excesses = await self._evict(own, to_come)
         return shortage_of(excesses, live)
@@ -79,7 +106,13 @@ class Headroom:
         asked.update(besides)  # not a sum of counters, which forgets those that become fewer
         asked[resource_class] += count
         live = await self._ports.records.count()
-        return shortage_of(exceeded(self._settings, resource_class, live, asked), live)
+        short = shortage_of(exceeded(self._settings, resource_class, live, asked), live)
+        if short is None or self._for_sets is None:
+            return short
+        for_sets = max(0, short.over - max(0, count - self._for_sets.count))
+        to_end = await self._surplus(await self._live())
+        ended = min(for_sets, sum(short.cap.covers(one.resource_class) for one in to_end))
+        return replace(short, over=short.over - ended) if short.over > ended else None
 
     async def foreseen(self, own: Provision, least: int) -> Shortage | None:
         """The shortage that `own` would meet if it began now and wanted `least`: fitting instances are claimed, and the
@@ -120,6 +153,8 @@ class Headroom:
 
     async def _surplus(self, live: Sequence[Instance]) -> list[Instance]:
         """Instances that may be evicted. One past its threshold counts for a target only if this clock may be wrong."""
+        if self._for_sets is not None:
+            return unusable(live, self._for_sets.is_usable)
         now = self._ports.clock.now()
         if any(one.is_claimable and one.threshold <= now for one in live):
             return surplus(
@@ -160,6 +195,19 @@ class Headroom:
             if after == before or tries == ROUNDS:
                 return _by_class(before), live
             before, tries = after, tries + 1
+
+    async def _room_for_sets(self, own: Provision, to_come: int, short: Shortage, share: SetShare) -> Shortage | None:
+        """The same for a launch that takes fewer. What it asks for beyond the share of the sets is given up first: no
+        instance is ended for that. Then as many are ended as there are."""
+        asked = to_come + sum(one.count for one in own.fleets if one.state is FleetState.PLANNED)
+        if (beyond := asked - share.count) > 0:
+            return replace(short, over=min(short.over, beyond))
+        live, excesses = await self._evict(own, to_come)
+        if (left := shortage_of(excesses, live)) is None:
+            return None
+        to_end = await self._surplus(await self._live())
+        over = max(one.over - sum(one.cap.covers(idle.resource_class) for idle in to_end) for one in excesses)
+        return replace(left, over=max(over, 1))
 
     async def _evict(self, own: Provision, to_come: int) -> tuple[Counts, list[Excess]]:
         """End idle instances until the caps are kept; returns the counts, and the caps that are still exceeded."""

@@ -7,6 +7,7 @@ use it: an instance of another trust domain does not help.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
@@ -30,6 +31,11 @@ class SetLack:
     name: str
     needs: Requirements
     missing: int
+    since: datetime | None = None  # how long its oldest job waits; None: no job waits, or not for long
+
+    def fits(self, one: Instance) -> bool:
+        """Whether it could use the instance."""
+        return one.resource_class == self.needs.resource_class and _fits(one, self.needs)
 
 
 async def set_lacks(ports: Ports, settings: Settings) -> list[SetLack]:
@@ -48,7 +54,8 @@ async def set_lacks(ports: Ports, settings: Settings) -> list[SetLack]:
             needs = needs_of(settings, scale_set)
         except ConfigError:  # its class is not configured any more: the set is corrected, or retires
             continue
-        found.append(SetLack(name, await with_inherited(ports, settings, needs, BY), session.missing))
+        since = min((job.since for job in session.waiting), default=None)
+        found.append(SetLack(name, await with_inherited(ports, settings, needs, BY), session.missing, since))
     return found
 
 
@@ -56,6 +63,20 @@ def lacking(
     settings: Settings, resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack]
 ) -> Counter[UsageClass]:
     """How many more machines a class needs beside those that are on offer or on their way there, by usage class."""
+    found, left = _lacking_for_sets(resource_class, ready, lacks)
+    found[UsageClass.ON_DEMAND] += max(0, settings.resource_class(resource_class).idle_target - len(left))
+    return found
+
+
+def lacking_for_sets(resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack]) -> Counter[UsageClass]:
+    """How many of those scale sets wait for."""
+    return _lacking_for_sets(resource_class, ready, lacks)[0]
+
+
+def _lacking_for_sets(
+    resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack]
+) -> tuple[Counter[UsageClass], list[Instance]]:
+    """With the instances that no set takes."""
     left, found = list(ready), Counter[UsageClass]()
     for lack in lacks:
         if lack.needs.resource_class != resource_class:
@@ -66,8 +87,7 @@ def lacking(
         fitting = {one.id for one in usable[: lack.missing]}
         left = [one for one in left if one.id not in fitting]
         found[lack.needs.usage_class] += lack.missing - len(fitting)
-    found[UsageClass.ON_DEMAND] += max(0, settings.resource_class(resource_class).idle_target - len(left))
-    return found
+    return found, left
 
 
 def reason(settings: Settings, resource_class: str, lacks: Sequence[SetLack]) -> str:

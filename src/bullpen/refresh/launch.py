@@ -26,7 +26,7 @@ from bullpen.pool import lifecycle
 from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.provision.creation import Creation
-from bullpen.provision.eviction import Headroom
+from bullpen.provision.eviction import Headroom, SetShare
 from bullpen.provision.fleets import Fleets
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.launch_report import LaunchReport
@@ -41,13 +41,15 @@ TRIES = 3  # launches that one refresh opens: if others fill the pool each time,
 
 @dataclass(frozen=True, slots=True)
 class LaunchOrder:
-    """Machines to launch, and why. `on_the_way` are those that are not on offer yet, besides."""
+    """Machines to launch, and why. Scale sets wait for `for_sets` of them. `on_the_way` are those that are not on offer
+    yet, besides."""
 
     resource_class: str
     usage_class: UsageClass
     count: int
     why: str
     on_the_way: int = 0
+    for_sets: int = 0
 
 
 async def under_way(ports: Ports, resource_class: str) -> Counter[UsageClass]:
@@ -65,7 +67,7 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
     for _ in range(TRIES):
         record = await _opened(ports, settings, order, missing)
         if await _has_place(ports, settings, record.stored):
-            created, refusal = await _create(ports, settings, record)
+            created, refusal = await _create(ports, settings, record, order)
             actions = _actions(order, created, missing - created if refusal else 0, refusal)
             report = LaunchReport(order.resource_class, order.usage_class, order.on_the_way + created, refusal)
             return PlanReport(actions, None if isinstance(refusal, PASSING) else refusal, report)
@@ -80,7 +82,7 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
 async def foresee(ports: Ports, settings: Settings, order: LaunchOrder, foreseen: Counter[str]) -> tuple[Action, ...]:
     """What a launch would create within the caps, and what not. `foreseen` is how many more or fewer there are of each
     class by then: what is created here is added."""
-    headroom = Headroom(ports, settings, evicts=False, by=BY)
+    headroom = await _headroom(ports, settings, order)
     short = await headroom.shortage(order.resource_class, order.count, foreseen)
     over = min(short.over, order.count) if short else 0
     foreseen[order.resource_class] += order.count - over
@@ -141,11 +143,13 @@ def _to_come(launches: Iterable[Provision]) -> int:
     )
 
 
-async def _create(ports: Ports, settings: Settings, record: ProvisionRecord) -> tuple[int, BullpenError | None]:
+async def _create(
+    ports: Ports, settings: Settings, record: ProvisionRecord, order: LaunchOrder
+) -> tuple[int, BullpenError | None]:
     """How many were created, and what refused the rest."""
     now = ports.clock.now()
     holdings = Holdings(ports)
-    headroom = Headroom(ports, settings, evicts=False, by=BY)
+    headroom = await _headroom(ports, settings, order)
     creation = Creation(Fleets(ports, settings, record, holdings, headroom, BY), allow_partial=True)
     await asyncio.gather(*(creation.create() for _ in range(record.stored.want)))
     if members := tuple(holdings.held):
@@ -155,6 +159,19 @@ async def _create(ports: Ports, settings: Settings, record: ProvisionRecord) -> 
     else:
         await _abort(ports, settings, record, str(creation.refusal))
     return len(members), creation.refusal
+
+
+async def _headroom(ports: Ports, settings: Settings, order: LaunchOrder) -> Headroom:
+    """Room for what the idle target needs is what the caps leave. For jobs of sets, idle instances that no set can use
+    make room, and provisions that began to wait later than those jobs are not in front."""
+    lacks = await set_lacks(ports, settings) if order.for_sets else []
+    if not lacks:
+        return Headroom(ports, settings, evicts=False, by=BY)
+    share = SetShare(order.for_sets, lambda one: any(lack.fits(one) for lack in lacks))
+    headroom = Headroom(ports, settings, evicts=True, by=BY, for_sets=share)
+    ordered = [lack for lack in lacks if lack.needs.resource_class == order.resource_class]
+    headroom.since = min((lack.since for lack in ordered if lack.since is not None), default=None)
+    return headroom
 
 
 async def _abort(ports: Ports, settings: Settings, record: ProvisionRecord, why: str) -> None:

@@ -21,7 +21,7 @@ from bullpen.ports import Ports
 from bullpen.provision.launch_report import LaunchReport
 from bullpen.refresh import launch, lost_members
 from bullpen.refresh.action import BY, Action, Plan, PlanReport, ending
-from bullpen.refresh.lack import lacking, reason, set_lacks
+from bullpen.refresh.lack import lacking, lacking_for_sets, reason, set_lacks
 from bullpen.refresh.launch import LaunchOrder
 
 
@@ -54,10 +54,12 @@ async def plans(
         missing = lacking(settings, name, [*on_offer, *pending], lacks)
         under_way = await launch.under_way(ports, name) if any(missing.values()) else Counter[UsageClass]()
         missing.subtract(under_way)
+        for_sets = lacking_for_sets(name, [*on_offer, *pending], lacks)
         for usage_class, count in missing.items():
             coming = sum(one.usage_class is usage_class for one in pending) + under_way[usage_class]
             if count > 0:
-                order = LaunchOrder(name, usage_class, count, reason(settings, name, lacks), coming)
+                why, of_sets = reason(settings, name, lacks), min(count, for_sets[usage_class])
+                order = LaunchOrder(name, usage_class, count, why, coming, of_sets)
                 actions = await launch.foresee(ports, settings, order, foreseen) if dry_run else ()
                 yield Plan(actions, partial(launch.launch, ports, settings, order), is_certain=False)
             elif coming:
