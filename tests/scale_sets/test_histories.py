@@ -1,25 +1,34 @@
-"""Whatever happens to messages, sessions and processes: every job runs, on one runner, and nothing stays registered.
+"""Whatever happens to messages, sessions, processes, requests and GitHub itself: every job that GitHub does not cancel
+runs, on one runner, no set has more members than it may have, and nothing stays registered but the minimum.
 
-10,000 jobs in 20 histories. `make quick` runs the first.
+10,000 jobs in 20 histories. Messages go wrong and processes are killed in all of them; each mix adds an incident of its
+own, with two seeds.
 """
 
 import asyncio
+from dataclasses import dataclass
 from random import Random
 
 import pytest
 
+from bullpen.engines.memory import Rates
+from bullpen.engines.memory.faults import CALM
 from bullpen.engines.memory.set_messages import SetTroubles
 from bullpen.model.instance import LIVE
 from bullpen.ports import Conclusion
 from bullpen.sim import invariants
+from bullpen.sim.process import Process
 from bullpen.sim.world import World
 from fixtures import records
 from scale_sets.fixtures import a_set_world, hub_of, members, push, serve, set_of, settings_of, until_done
+from scale_sets.outage import Outage
 from scale_sets.watched import Watched
 
-SEEDS = range(20)
+pytestmark = pytest.mark.slow
+
 JOBS = 500
-MOST = 40
+MINUTES = 10.0  # in which they are pushed
+REPLICAS = 3
 TROUBLES = SetTroubles(
     lost=0.05,
     late=0.1,
@@ -37,46 +46,148 @@ TROUBLES = SetTroubles(
     busy_known_after=30.0,
     statistics_lag=0.5,
 )
+BAD_NETWORK = Rates(latency=(0.0, 0.2), lost_request=0.02, lost_answer=0.02, throttled=0.02)
 
 
-async def a_history(world: World, random: Random, jobs: int, minutes: float, replicas: int) -> list[str]:
-    """Pushes at random moments, while processes of `serve` are killed and started again; returns the runs."""
-    names = [f"web-{n}" for n in range(replicas)]
-    serving = {name: serve(world, name, skew=random.uniform(-5, 5)) for name in names}
-    runs: list[str] = []
-    left = jobs
-    while left > 0:
-        await asyncio.sleep(random.expovariate(jobs / 4 / (minutes * 60)))
-        count = min(left, random.choice([1, 1, 2, 4, 12]))
-        runs.append(push(world, count, lasts=random.uniform(3, 60)))
-        left -= count
-        if random.random() < 0.06:
-            name = random.choice(names)
-            serving[name].kill()
-            serving[name] = serve(world, f"{name}.{len(runs)}", skew=random.uniform(-5, 5))
-        if random.random() < 0.02:
-            hub_of(world).sets.drop(set_of(world).id)
-        assert invariants.always(world.memory) == []
-        assert len(members(world)) <= MOST
-    return runs
+@dataclass(frozen=True)
+class Mix:
+    """What a history adds to the troubles of all. Rates of incidents are per push."""
+
+    min: int = 0
+    max: int = 40
+    rates: Rates = CALM  # on the way of `serve` to the store and to GitHub
+    index_lag: float = 0.0
+    frees_on_close: bool = True
+    pauses: float = 0.0  # a process of `serve` stands still for longer than its lease
+    cancels: float = 0.0  # a run is cancelled, whatever its jobs do
+    phantoms: int = 0  # GitHub counts so many jobs that do not exist
+    deletes: float = 0.0  # GitHub loses the set
+    outages: tuple[float, ...] = ()  # seconds for which GitHub does not answer, one after the other
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_every_job_runs_once_and_nothing_stays_registered(seed: int) -> None:
-    random = Random(seed)
-    async with a_set_world(settings_of(idle_target=5, max=MOST), seed=seed) as world:
-        watched = Watched(world)
-        hub_of(world).sets.troubles = TROUBLES
-        runs = await a_history(world, random, jobs=JOBS, minutes=10, replicas=3)
-        hub_of(world).sets.troubles = SetTroubles()
-        await until_done(world, *runs, within=3600.0)
-        found = [job for run in runs for job in hub_of(world).runs[run].jobs]
-        assert {job.conclusion for job in found} == {Conclusion.SUCCESS}
-        assert len(watched.began) == JOBS
+MIXES = {
+    "a bad network": Mix(rates=BAD_NETWORK, index_lag=1.0),
+    "paused processes": Mix(pauses=0.06),
+    "cancelled jobs": Mix(cancels=0.15),
+    "a minimum": Mix(min=3, pauses=0.02),
+    "a cap": Mix(max=8, pauses=0.06),
+    "a cap on a bad network": Mix(max=10, rates=BAD_NETWORK, cancels=0.05),
+    "phantoms": Mix(phantoms=6),
+    "deleted sets": Mix(deletes=0.02),
+    "outages": Mix(outages=(45.0, 400.0)),
+    "everything": Mix(
+        min=1,
+        max=25,
+        rates=BAD_NETWORK,
+        frees_on_close=False,
+        pauses=0.02,
+        cancels=0.05,
+        phantoms=2,
+        deletes=0.01,
+        outages=(200.0,),
+    ),
+}
+
+
+class History:
+    """Pushes at random moments, while processes of `serve` are killed and started again, and incidents happen."""
+
+    def __init__(self, world: World, mix: Mix, seed: int) -> None:
+        self.world, self.mix, self.random = world, mix, Random(seed)
+        self.outage = Outage(world)
+        self.runs: list[str] = []
+        self.cancelled: set[str] = set()
+        self.paused = self.deleted = 0
+        self._serving = {f"web-{n}": self._serve(f"web-{n}") for n in range(REPLICAS)}
+
+    async def play(self) -> None:
+        left, outages = JOBS, asyncio.create_task(self._outages())
+        while left > 0:
+            await asyncio.sleep(self.random.expovariate(JOBS / 4 / (MINUTES * 60)))
+            count = min(left, self.random.choice([1, 1, 2, 4, 12]))
+            self.runs.append(push(self.world, count, lasts=self.random.uniform(3, 60)))
+            left -= count
+            self._incidents()
+            assert invariants.always(self.world.memory) == []
+        await outages
+
+    def resume(self) -> None:
+        """All that stands still goes on."""
+        for process in self._serving.values():
+            process.resume()
+
+    def _incidents(self) -> None:
+        hub, mix = hub_of(self.world), self.mix
+        if self._happens(0.06):
+            name = self.random.choice(list(self._serving))
+            self._serving[name].kill()
+            self._serving[name] = self._serve(f"{name}.{len(self.runs)}")
+        if self._happens(0.02):
+            for one in hub.sets.sets.values():
+                hub.sets.drop(one.id)
+        if self._happens(mix.pauses):
+            self._pause(self.random.choice(list(self._serving.values())))
+        if self._happens(mix.cancels):
+            self.cancelled.add(run := self.random.choice(self.runs[-5:]))
+            hub.cancel(hub.runs[run])
+        if self._happens(mix.deletes):
+            self.deleted += len(hub.sets.sets)
+            for id in list(hub.sets.sets):
+                hub.sets.delete(id)
+        for one in hub.sets.sets.values():
+            one.phantoms = mix.phantoms
+
+    async def _outages(self) -> None:
+        for seconds in self.mix.outages:
+            await asyncio.sleep(self.random.uniform(60, 60 * MINUTES / 2))
+            self.outage.begin()
+            await asyncio.sleep(seconds)
+            self.outage.end()
+
+    def _pause(self, process: Process) -> None:
+        process.pause()
+        self.paused += 1
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.random.uniform(1, 3) * self.world.settings.timings.lease, process.resume)
+
+    def _serve(self, name: str) -> Process:
+        return serve(self.world, name, skew=self.random.uniform(-5, 5), between=self.outage.between)
+
+    def _happens(self, rate: float) -> bool:
+        return rate > 0.0 and self.random.random() < rate
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
+async def test_every_job_runs_once_and_nothing_stays_registered(mix: Mix, seed: int) -> None:
+    settings = settings_of(idle_target=5, min=mix.min, max=mix.max)
+    async with a_set_world(settings, seed=seed, rates=mix.rates, index_lag=mix.index_lag) as world:
+        hub, watched = hub_of(world), Watched(world)
+        hub.sets.troubles, hub.sets.frees_on_close = TROUBLES, mix.frees_on_close
+        history = History(world, mix, seed)
+        await history.play()
+        hub.sets.troubles = SetTroubles()
+        await until_done(world, *history.runs, within=7200.0)
+
+        runs = [hub.runs[run] for run in history.runs if run not in history.cancelled]
+        kept = {(run.id, job.spec.name) for run in runs for job in run.jobs}
+        assert {job.conclusion for run in runs for job in run.jobs} == {Conclusion.SUCCESS}
+        assert {(run, name) for run, _, name in watched.began} >= kept
         assert set(watched.began.values()) == {1}
         assert watched.ended_under_a_job == []
-        await asyncio.sleep(600)
-        assert members(world) == []
-        assert set_of(world).runners == {}
-        assert [one for one in records(world, *LIVE) if one.run_id] == []
+        assert watched.most_members <= mix.max
+        if mix.max < 20:
+            assert watched.most_members == mix.max, "the cap was not reached"
+        assert bool(mix.pauses) == bool(history.paused)
+        assert bool(mix.cancels) == bool(history.cancelled)
+        assert bool(mix.deletes) == bool(history.deleted)
+
+        if mix.phantoms:  # they cost one probe, or what is registered anyway, and no machine more
+            await asyncio.sleep(1500)
+            assert set_of(world).phantoms == mix.phantoms
+            assert len(members(world)) == max(1, mix.min)
+            set_of(world).phantoms = 0
+        await asyncio.sleep(900)
+        assert len(members(world)) == len(set_of(world).runners) == mix.min
+        assert [one for one in records(world, *LIVE) if one.run_id and one not in members(world)] == []
+        assert invariants.always(world.memory) == []

@@ -22,7 +22,7 @@ from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.memory.records import MemoryRecords
-from bullpen.errors import NotFound, Refused
+from bullpen.errors import NotFound, Refused, Unavailable
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job as steps
 from bullpen.model.activity import Activity, Listening
@@ -134,7 +134,7 @@ class SimulatedAgent:
             return progress.registered(record, temper.registration_failure)
         try:
             given = await self._ci.register(self._id, record.run_id, record.round)
-        except (NotFound, Refused):  # as the server answers: not yet
+        except (NotFound, Refused, Unavailable):  # as the server answers: not yet
             await asyncio.sleep(LOOK_FOR_JOBS)
             return progress
         found = (await self._ports.records.instances([self._id])).get(self._id)
