@@ -1,5 +1,7 @@
 """Scale sets with real processes: `serve`, agents, GitHub's runner of the tests, and the fake GitHub."""
 
+import sys
+
 import pytest
 
 from fakes.github.hub import FakeGithub
@@ -7,9 +9,13 @@ from scenario.github.fixtures import PATIENCE
 from scenario.github.set_fixtures import SET, a_job, completed, ends_clean, instances_of, rested
 from scenario.github.story import ALONE
 from scenario.github.workplace import a_workplace
-from server.served import a_server
+from server.served import PROGRAM, a_server
 
 pytestmark = pytest.mark.slow
+
+PROBED = "from bullpen.scale_sets import supply; supply.PROBED = 5.0"
+SHORT_PROBE = (sys.executable, "-c", f"{PROBED}; {PROGRAM}")
+"""A `serve` that keeps the runner of a new session for seconds, not for five minutes."""
 
 
 def test_from_a_push_to_green_again_on_the_same_runner_and_everything_goes_back(github: FakeGithub) -> None:
@@ -33,6 +39,25 @@ def test_from_a_push_to_green_again_on_the_same_runner_and_everything_goes_back(
 
         # One stays registered for some minutes after a session was opened: GitHub may not have announced every job.
         rested(place, github)
+        place.stop()
+        ends_clean(place, github)
+
+
+@pytest.mark.parametrize("has_webhook", [True, False], ids=["a webhook shows it", "the list shows it"])
+def test_a_rerun_that_github_does_not_announce_gets_a_runner_of_a_set_that_has_none(
+    github: FakeGithub, has_webhook: bool
+) -> None:
+    with a_workplace(github, sets=SET.format(more=""), has_webhook=has_webhook, program=SHORT_PROBE) as place:
+        place.until(lambda: bool(github.sets.all()), "serve has made the set")
+        run = github.start_run("acme/widgets", [a_job("flaky", f"{ALONE}; test -e {place.ground}/go")])
+        completed(place, run)
+        assert run.conclusion == "failure"
+        rested(place, github, registered=0)
+        (place.ground / "go").touch()
+        github.rerun(run, "flaky")
+        place.until(lambda: run.attempt == 2 and run.state == "completed", "it was run again")
+        assert run.conclusion == "success"
+        rested(place, github, registered=0)
         place.stop()
         ends_clean(place, github)
 

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from fakes.github.hub import FakeGithub
 from scenario import processes
 from scenario.audit import audit
 from scenario.github.fixtures import PATIENCE, SECRET, Site, a_ground
-from server.served import Served, a_server, command, environment
+from server.served import CHECKOUT, Served, a_server, command, environment
 from users import lent
 
 __all__ = ["SECRET", "Workplace", "a_workplace"]
@@ -77,14 +77,21 @@ class Workplace(Site):
 
 
 @contextmanager
-def a_workplace(hub: FakeGithub, *, sets: str = "", has_webhook: bool = True, **told: str) -> Iterator[Workplace]:
+def a_workplace(
+    hub: FakeGithub,
+    *,
+    sets: str = "",
+    has_webhook: bool = True,
+    program: Sequence[str] = CHECKOUT,
+    **told: str,
+) -> Iterator[Workplace]:
     """Serving until the block ends; then every process of it is ended, each by its pid. `told` as `a_ground` has it,
-    `sets` are the tables of scale sets."""
+    `sets` are the tables of scale sets, `program` is what serves."""
     with lent(MOST) as users:
         more = f"[local]\nrunner-users = {json.dumps(users)}\n{sets}"
         with a_ground(hub, more=more, **told) as (ground, port):
             arguments = ("--port", str(port), "--config", str(ground / "bullpen.toml"))
-            with a_server(ground / "home", *arguments) as served:
+            with a_server(ground / "home", *arguments, program=program) as served:
                 place = Workplace(ground=ground, port=port, hub=hub, served=served)
                 if has_webhook:
                     hub.webhook(f"{place.url}/v1/github/webhook", SECRET)
