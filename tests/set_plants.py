@@ -193,11 +193,7 @@ def retires_anothers_set() -> Any:
 
 
 def adopts_a_strangers_set() -> Any:
-    async def existing(self: DesiredSets, name: str, group: str, own: int = 0) -> int:
-        found = await self._ports.scale_sets.find_named(name, group)
-        return found.id if found is not None else 0
-
-    return patch.object(DesiredSets, "_existing", existing)
+    return patch("bullpen.scale_sets.desired.is_own", lambda scale_set, seen: True)
 
 
 def admits_by_name() -> Any:

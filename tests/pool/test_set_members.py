@@ -197,16 +197,6 @@ async def test_a_member_that_is_cleaned_between_two_jobs_is_not_ended_because_gi
         assert machines(world) == [one.id]
 
 
-async def test_a_member_that_github_does_not_list_for_longer_than_that_is_ended() -> None:
-    async with a_pool() as world:
-        one = await member(world)
-        world.memory.registrations.clear()
-        for _ in range(5):
-            await refreshed(world)
-            await asyncio.sleep(61)
-        assert record(world, one.id).state is TERMINATED
-
-
 async def test_the_runner_of_a_member_is_not_removed_for_having_no_label() -> None:
     async with a_pool() as world:
         one = await member(world)

@@ -2,6 +2,7 @@
 use."""
 
 import asyncio
+from collections import Counter
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.model.times import later
 from bullpen.pool.live_instances import every_live
 from bullpen.provision.caps import unusable
-from bullpen.refresh import warm
+from bullpen.refresh import launch, warm
 from bullpen.refresh.action import PlanRunner
 from bullpen.refresh.lack import SetLack
 from bullpen.sim.agent import Temper
@@ -121,6 +122,20 @@ async def test_no_machine_is_ended_to_fill_the_idle_target_beside_what_a_set_lac
         await a_lack(world, 1)
         assert await warmed(world) == ["create 1 × small", "cannot create 1 × small"]
         assert set(others) <= set(machines(world))
+
+
+async def test_no_machine_is_ended_for_the_idle_target_while_what_a_set_lacks_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def under_way(*_: object) -> Counter[UsageClass]:
+        return Counter({UsageClass.ON_DEMAND: 1})
+
+    monkeypatch.setattr(launch, "under_way", under_way)
+    async with a_set_world(capped(3, idle_target=4)) as world:
+        others = await with_pool(world, 3, trust_domain="acme/other")
+        await a_lack(world, 1)
+        assert await warmed(world) == ["cannot create 1 × small"]
+        assert set(others) == set(machines(world))
 
 
 async def test_of_what_a_set_and_the_idle_target_lack_only_the_set_evicts() -> None:

@@ -12,7 +12,7 @@ from bullpen.controllers import Service
 from bullpen.engines.memory.github import JobSpec
 from bullpen.errors import Throttled
 from bullpen.model.scale_set import SetRepository
-from bullpen.ports import Ports
+from bullpen.ports import Ports, ScaleSetSpec
 from bullpen.scale_sets.queued_runs import REFUSED, REPOSITORIES, TRIED, QueuedRuns
 from bullpen.sim.world import World
 from fixtures import Failure, a_world, faults, requests
@@ -90,6 +90,21 @@ async def test_without_a_webhook_the_list_is_asked_for_once_a_minute_for_all_set
         ports = await serving(world)
         await asyncio.sleep(20 * POLL)
         assert 17 <= looks(ports) <= 20
+
+
+async def test_the_list_is_asked_for_although_one_of_the_sets_cannot_be_held() -> None:
+    one = ScaleSetSettings(events="trusted", resource_class="small", min=1)
+    github = Github(scope=REPOSITORY, token="t", scale_sets={key: replaced(one, name=f"s-{key}") for key in "ab"})
+    async with a_world(settings=replaced(settings_of(), github=github)) as world:
+        ports, sets = await serving(world), hub_of(world).sets
+        await asyncio.sleep(5 * POLL)
+        (first,) = [set.id for set in sets.sets.values() if set.spec.name == "s-a"]
+        sets.delete(first)
+        sets.create(ScaleSetSpec("s-a"))  # by another owner
+        await asyncio.sleep(5 * POLL)
+        before = looks(ports)
+        await asyncio.sleep(10 * POLL)
+        assert 9 <= looks(ports) - before <= 10
 
 
 async def test_without_a_webhook_a_label_that_no_set_has_is_reported_while_runners_are_registered(

@@ -273,7 +273,7 @@ async def test_an_unreadable_file_is_refused(sending: Sending, project: Path) ->
     (project / "tracked").chmod(0)
     with pytest.raises(ConfigError, match="tracked: cannot be read") as refused:
         await sending.send(project)
-    assert "git rm --cached tracked" in refused.value.remedy
+    assert f"git -C {project} rm --cached -- tracked" in refused.value.remedy
 
 
 @pytest.mark.parametrize("kind", ["untracked", "tracked", "without git"])
@@ -293,8 +293,8 @@ async def test_the_remedy_for_a_file_that_cannot_be_sent_helps(
             assert refused.value.remedy.endswith("leave it out: add it to .gitignore, or use --no-sync.")
             write(root, {".gitignore": "a link\n"})
         case "tracked":
-            assert "git rm --cached 'a link'` and add it to .gitignore" in refused.value.remedy
-            git(root, "rm", "-q", "--cached", "a link")
+            assert f"`git -C {root} rm --cached -- 'a link'` and add it to .gitignore" in refused.value.remedy
+            git(root, "rm", "-q", "--cached", "--", "a link")
             write(root, {".gitignore": "a link\n"})
         case _:
             assert f"leave it out: move it out of {root}" in refused.value.remedy

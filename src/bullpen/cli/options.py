@@ -1,6 +1,7 @@
 """Which pool and which settings: the options that every command takes, before it or after it."""
 
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import field
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bullpen.config import Settings
-from bullpen.errors import ConfigError, NotFound
+from bullpen.errors import BullpenError, ConfigError, NotFound
 from bullpen.lazy_dataclass import dataclass
 from bullpen.settings import Loaded, load
 from bullpen.structured_log import Format, Level, set_up
@@ -68,6 +69,11 @@ class PoolOptions:
         given = (*names, ("--token-file", self.token_file), ("--ca-file", self.ca_file))
         return " ".join(["bullpen", *(f"{option} {shlex.quote(value)}" for option, value in given if value)])
 
+    def on_this_pool(self, remedy: str) -> str:
+        """A remedy with commands that reach this pool, as the user named it."""
+        commands = "(?:provision|release|run|status|why|workers|job)\\b" if self.server else "[a-z]"
+        return re.sub(f"`bullpen (?={commands})", lambda _: f"`{self.invocation} ", remedy)
+
     def refuse_server(self) -> None:
         """Raise ConfigError in a command that works on the store itself if a server was chosen."""
         if not self.chosen_server:
@@ -118,7 +124,7 @@ class PoolOptions:
             async with opened(directory, settings) as ports:
                 yield LocalPool(ports, settings, directory)
 
-        return Target(settings, opened, lambda: self.require_pool(settings), self.as_json, self.invocation)
+        return Target(settings, opened, lambda: self.require_pool(settings), self.as_json, self.on_this_pool)
 
     def perform(
         self,
@@ -131,7 +137,11 @@ class PoolOptions:
         """Open the pool's store and run `work` on it, see `session.perform`."""
         from bullpen.cli.session import perform  # `bullpen config` needs no event loop
 
-        return perform(self.directory, settings, work, stops=stops, as_json=self.as_json, display=display)
+        try:
+            return perform(self.directory, settings, work, stops=stops, as_json=self.as_json, display=display)
+        except BullpenError as exc:
+            exc.remedy = self.on_this_pool(exc.remedy)
+            raise
 
     def query(self, settings: Settings, work: "Callable[[Ports], Awaitable[T]]") -> T:
         """Run a query, which must not create a pool. Raise NotFound if there is none."""

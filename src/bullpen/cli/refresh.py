@@ -63,7 +63,7 @@ def command(given: PoolOptions, dry_run: bool, adopt: tuple[str, ...]) -> int:
             )
         )
     if hindered is not None:
-        complain(str(hindered), hindered.remedy)
+        complain(str(hindered), given.on_this_pool(hindered.remedy))
         return hindered.exit_code
     return 0
 

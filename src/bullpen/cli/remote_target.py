@@ -32,7 +32,7 @@ def remote_target(given: PoolOptions) -> Target:
     def opened(tell: Tell) -> AbstractAsyncContextManager[Backend]:
         return opened_server(server, token, ca_file, tell, secrets)
 
-    return Target(None, opened, lambda: None, given.as_json, given.invocation)
+    return Target(None, opened, lambda: None, given.as_json, given.on_this_pool)
 
 
 def _token_of(file: str) -> str:

@@ -1,6 +1,5 @@
 """What a command works on: the pool of a home, or a server."""
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -13,9 +12,6 @@ from bullpen.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 
-ON_ANY_POOL = re.compile("`bullpen (?=(?:provision|release|run|status|why|workers|job)\\b)")
-"""Commands in a remedy that work on a home and through a server."""
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -25,11 +21,8 @@ class Target:
     opened: Opened[Backend]
     require: Callable[[], None]
     as_json: bool = False
-    invocation: str = "bullpen"
-
-    def on_this_pool(self, remedy: str) -> str:
-        """The remedy with commands that reach this pool, as the user typed its place."""
-        return ON_ANY_POOL.sub(lambda _: f"`{self.invocation} ", remedy)
+    on_this_pool: Callable[[str], str] = str
+    """A remedy with commands that reach this pool, as the user named it."""
 
     def perform(self, work: Work[Backend, T], *, stops: bool = False, display: ProgressDisplay | None = None) -> T:
         """Open the pool and run `work` on it, see `session.perform_on`. A home without a pool gets one."""

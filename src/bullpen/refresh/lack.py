@@ -7,6 +7,7 @@ use it: an instance of another trust domain does not help.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from bullpen.config import Settings
@@ -34,8 +35,9 @@ class SetLack:
     since: datetime | None = None  # how long its oldest job waits; None: no job waits, or not for long
 
     def fits(self, one: Instance) -> bool:
-        """Whether it could use the instance."""
-        return one.resource_class == self.needs.resource_class and _fits(one, self.needs)
+        """Whether it could use the instance, in this process or in one with newer settings."""
+        needs = replace(self.needs, image_generation=max(one.image_generation, self.needs.image_generation))
+        return one.resource_class == needs.resource_class and _fits(one, needs)
 
 
 async def set_lacks(ports: Ports, settings: Settings) -> list[SetLack]:

@@ -27,7 +27,7 @@ from bullpen.refresh.action import BY, Action, Plan, alarm
 from bullpen.refresh.sightings import seen_twice
 
 UNSEEN = "its agent is alive, but the CI sees no runner there"
-UNREGISTERED = "its scale set has not got a runner there for long"
+UNREGISTERED = "GitHub refuses to register a runner for its scale set"
 INSTANCE_GONE = "a registered runner whose instance is gone"
 UNUSED = "a registered runner that its instance does not use any more"
 

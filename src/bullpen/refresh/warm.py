@@ -58,7 +58,9 @@ async def plans(
         for usage_class, count in missing.items():
             coming = sum(one.usage_class is usage_class for one in pending) + under_way[usage_class]
             if count > 0:
-                why, of_sets = reason(settings, name, lacks), min(count, for_sets[usage_class])
+                # What is under way is for the sets first, so that only what they still lack may end others.
+                of_sets = min(count, max(0, for_sets[usage_class] - under_way[usage_class]))
+                why = reason(settings, name, lacks)
                 order = LaunchOrder(name, usage_class, count, why, coming, of_sets)
                 actions = await launch.foresee(ports, settings, order, foreseen) if dry_run else ()
                 yield Plan(actions, partial(launch.launch, ports, settings, order), is_certain=False)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.scale_set import READY, WANTED, ScaleSet, fits_set
+from bullpen.model.scale_set import WANTED, ScaleSet, fits_set
 from bullpen.ports import Ports
 from bullpen.scale_sets.desired import DesiredSets
 from bullpen.scale_sets.holder import SetHolder, is_served
@@ -95,7 +95,8 @@ class ScaleSetController:
             self._compare_at = time + RECONCILED
             await self._compare()
             found = await self._ports.records.scale_sets()
-        self._lister = min((name for name, one in found.items() if one.state is READY), default="")
+        listening = [name for name, one in self._holders.items() if one.listener.current() is not None]
+        self._lister = min(listening, default="")
         served = {name: one for name, one in found.items() if is_served(one) and self._hears(name)}
         self._give_up([task for name, task in self._tasks.items() if name not in served])
         for name, holder in self._holders.items():
@@ -222,7 +223,7 @@ class ScaleSetController:
         if before is None or before.ci_id != one.ci_id or holder.listener.current() is not None:
             table = self._tables.get(one.name, UNNAMED_TABLE)
             remedy = (
-                f"It is created again. To remove it, remove [{table}] from the settings and restart `bullpen serve`."
+                f"To keep it, do nothing: `serve` creates it again. To remove it, remove [{table}] from the settings."
             )
             log.error(
                 "scale set was deleted at the CI", set=one.name, id=one.ci_id, setting=f"{table}.name", remedy=remedy

@@ -139,8 +139,10 @@ class SimulatedAgent:
             return progress
         found = (await self._ports.records.instances([self._id])).get(self._id)
         scale_set = (await self._ports.records.scale_sets()).get(set_of_run_id(record.run_id) or "")
-        has_moved_on = found is None or found.round != record.round  # as the server does
-        if has_moved_on or scale_set is None:
+        has_moved_on = found is None or found.round != record.round
+        # As the server does: it asks for the set by its id, and another owner's set of the name has another one.
+        own = hub.sets.sets.get(scale_set.ci_id) if scale_set is not None else None
+        if has_moved_on or scale_set is None or own is None or given.runner not in own.runners:
             hub.set_runners.remove(given.runner)
             return progress
         self._runner = Listening(given.runner, given.id, served(scale_set).digest)

@@ -266,8 +266,8 @@ def way_to_leave_out(tree: WorkTree, path: str) -> str:
         return f"move it out of {shown_path(tree.root)}, or {NO_SYNC}"
     encoded = os.fsdecode(_encoded(path))
     if _git(tree.root, "--literal-pathspecs", "ls-files", "-z", "--", encoded).stdout:
-        named = shlex.quote(path) if path.isprintable() else "PATH"
-        return f"remove it from git with `git rm --cached {named}` and add it to .gitignore, or {NO_SYNC}"
+        root, named = (shlex.quote(one) if one.isprintable() else "PATH" for one in (str(tree.root), path))
+        return f"remove it from git with `git -C {root} rm --cached -- {named}` and add it to .gitignore, or {NO_SYNC}"
     return f"add it to .gitignore, or {NO_SYNC}"
 
 

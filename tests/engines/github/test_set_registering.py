@@ -35,7 +35,7 @@ from bullpen.model.scale_set import ScaleSet, SetEvents
 from bullpen.model.served_set import ServedSet
 from bullpen.model.transition import Change
 from bullpen.ports import JitConfiguration, Ports, RegistrationCredentials, Removal, SetRunner
-from set_builders import NAME, REPOSITORY, claimed_for_set, correct, engaged, mark_missing, ready, retire, rules
+from set_builders import NAME, REPOSITORY, claimed_for_set, correct, engaged, found, mark_missing, ready, retire, rules
 
 LABEL = f"set:{NAME}"
 
@@ -198,6 +198,14 @@ async def test_a_set_that_github_does_not_have_any_more_is_refused_until_it_is_c
     async with scene(SlowSets(fails=[NotFound("scale set 7 does not exist")])) as (ci, ports):
         with pytest.raises(Refused, match="it is created again"):
             await asks(ci, ports)
+        with pytest.raises(Refused, match="it is created again"):  # without a call
+            await asks(ci, ports)
+        assert ci.failing(LABEL) is None
+        (gone,) = (await ports.records.scale_sets()).values()
+        (missing,) = await ports.records.apply(mark_missing(gone))
+        assert isinstance(missing, ScaleSet)
+        await ports.records.apply(found(missing, ci_id=8))
+        assert await asks(ci, ports) is not None
 
 
 async def test_what_was_prepared_with_the_claim_is_there_when_the_agent_asks() -> None:
@@ -289,7 +297,10 @@ async def test_after_a_refusal_one_agent_asks_github_after_each_pause_which_grow
                 await asks(ci, ports)
             await asyncio.sleep(1)
         assert 10 <= len(slow.asked) <= 16  # after 30, 60, 120 and 240 s, and then every 300 s
-        assert_fails(ci, str(error))
+        if isinstance(error, NotFound):  # the set that is created in its place is not refused
+            assert ci.failing(LABEL) is None
+        else:
+            assert_fails(ci, str(error))
         slow.fails.clear()
         await asyncio.sleep(LONGEST_PAUSE)
         assert await asks(ci, ports) is not None

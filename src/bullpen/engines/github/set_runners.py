@@ -42,6 +42,11 @@ log = get_logger("bullpen.engines.github")
 Asked = tuple[str, str, str]
 """Instance, label and round."""
 
+FailureKey = tuple[str, int]
+"""Label and id of a set. That a set is gone says nothing of the one that is created in its place."""
+
+ANY_SET = 0  # as the id: the failure is about the pool's credentials, or GitHub itself
+
 
 class SetRegistrations:
     def __init__(
@@ -55,10 +60,10 @@ class SetRegistrations:
         self._making: MadeOnce[Asked, JitConfiguration] = MadeOnce(flights)
         self._numbers: dict[str, int] = {}  # the last one of an instance
         self._in_doubt: deque[str] = deque(maxlen=IN_DOUBT)
-        self._failures: dict[str, RegistrationFailure] = {}  # by label
+        self._failures: dict[FailureKey, RegistrationFailure] = {}
 
     def failing(self, label: str) -> RegistrationFailure | None:
-        found = self._failures.get(label)
+        found = self._failures.get((label, ANY_SET))
         is_over = found is not None and not found.is_refusal and found.is_due(asyncio.get_running_loop().time())
         return None if is_over else found
 
@@ -110,28 +115,39 @@ class SetRegistrations:
     async def _made(self, asked: Asked, set_id: int) -> JitConfiguration:
         _, label, _ = asked
         loop = asyncio.get_running_loop()
-        if (before := self._failures.get(label)) is not None and before.is_refusal:
-            if not before.is_due(loop.time()):
-                raise Refused(before.why)
-            self._failures[label] = before.attempted(loop.time())
+        keys = [(label, ANY_SET), (label, set_id)]
+        for key in keys:
+            if (before := self._failures.get(key)) is not None and before.is_refusal:
+                if not before.is_due(loop.time()):
+                    raise Refused(before.why)
+                self._failures[key] = before.attempted(loop.time())
         try:
             made = await self._configured(asked, set_id)
+        except NotFound as exc:
+            gone = Refused(f"{label} is gone at GitHub: it is created again ({exc})")
+            self._note((label, set_id), gone, loop.time())
+            raise gone from exc
         except BullpenError as exc:
-            self._note(label, exc, loop.time())
+            self._note((label, ANY_SET), exc, loop.time())
             raise
-        self._failures.pop(label, None)
+        for key in keys:
+            self._failures.pop(key, None)
         return made
 
-    def _note(self, label: str, failure: BullpenError, time: float) -> None:
-        before = self._failures.get(label)
+    def _note(self, key: FailureKey, failure: BullpenError, time: float) -> None:
+        label, set_id = key
+        before = self._failures.get(key)
         why = f"{failure}; {failure.remedy}" if failure.remedy else str(failure)
         if not isinstance(failure, Refused | ConfigError):
             least = failure.retry_after if isinstance(failure, Throttled) else 0.0
-            self._failures[label] = unanswered(why, time, least)
+            self._failures[key] = unanswered(why, time, least)
             return
         if before is None or before.why != why:
             log.error("GitHub registers no runner for scale set", set=set_of_run_id(label), error=why)
-        self._failures[label] = refused(before, why, time)
+        earlier = [one for one in self._failures if one[0] == label and one[1] not in (ANY_SET, set_id)]
+        for one in earlier:  # sets that were gone before this one
+            del self._failures[one]
+        self._failures[key] = refused(before, why, time)
 
     async def _configured(self, asked: Asked, set_id: int) -> JitConfiguration:
         name, _, round = asked
@@ -141,8 +157,6 @@ class SetRegistrations:
                 return await self._scale_sets.configure(set_id, runner, WORK_FOLDER)
             except Conflict:
                 continue  # another process gave this instance a registration within the same second
-            except NotFound as exc:
-                raise Refused(f"{asked[1]} is gone at GitHub: it is created again ({exc})") from exc
             except Throttled:
                 raise
             except Unavailable:

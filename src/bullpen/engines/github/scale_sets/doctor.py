@@ -55,18 +55,18 @@ class SetChecks:
                 where = f"{self._setting(key)}: the group {group['name']!r} is closed to"
                 missing = await self._missing(group, one) if group["visibility"] == OPEN_TO_SELECTED else []
                 public = await self._public(group, one)
-            remedy = f"as an owner of the organisation or with the {self._changing}, or set {self._setting(key)}"
+            how = f"as an owner of the organisation or with the {self._changing}, or set {self._setting(key)}"
             if missing:
                 return (
                     Health.FAILED,
                     f"{where} {', '.join(missing)}",
-                    f"Admit them in the settings of this group, {remedy} to a group that admits them.",
+                    f"Admit them in the settings of this group, {how} to a group that admits them.",
                 )
             if public:
                 return (
                     Health.FAILED,
                     f"{where} public repositories, and {', '.join(public)} is public",
-                    f"If you trust all who may fork it, allow public repositories there, {remedy} to a group that"
+                    f"If you trust all who may fork it, allow public repositories there, {how} to a group that"
                     " allows them.",
                 )
         return None
