@@ -138,6 +138,21 @@ async def test_no_machine_is_ended_for_the_idle_target_while_what_a_set_lacks_is
         assert set(others) == set(machines(world))
 
 
+async def test_a_launch_whose_process_was_killed_before_its_fleet_holds_up_the_next_one_for_a_moment_only() -> None:
+    async with a_set_world(settings_of()) as world:
+        ports = world.ports(rates=None)
+        await a_lack(world, 2)
+        at = ports.clock.now()
+        asked = provisions.absent(
+            "p-0", "", 2, world.settings.requirements("small"), later(at, world.settings.timings.provision), 0.0
+        )
+        await ports.records.apply(provisions.open_(asked, provisions.Opened(at=at, by="killed", why="warm")))
+        assert await warmed(world) == []
+        await asyncio.sleep(launch.ABANDONED)
+        assert await warmed(world) == ["create 2 × small"]
+        assert world.memory.tables.provisions["p-0"].state is provisions.ABORTED
+
+
 async def test_of_what_a_set_and_the_idle_target_lack_only_the_set_evicts() -> None:
     async with a_set_world(capped(3, idle_target=5)) as world:
         others = await with_pool(world, 3, trust_domain="acme/other")

@@ -9,14 +9,19 @@ smaller one waits for that. One that has planned its fleet had decided before th
        │ ├──▶ does not fit beside smaller ids and planned fleets ──▶ aborted, and opened again for what is then missing
        │ └──▶ does not fit beside larger ids: they are giving up ─┐
        └────────────────── a moment later ◀──────────────────────┘
+
+A process that is killed, or whose store does not answer, may leave a launch open that has planned no fleet. After a
+while it does not count, and the next process that launches aborts it first: a slow one that goes on meets that.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
 
 from bullpen.config import Settings
-from bullpen.errors import BullpenError, InsufficientCapacity, LimitReached, Throttled
+from bullpen.errors import BullpenError, Conflict, InsufficientCapacity, LimitReached, Throttled
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
 from bullpen.model.provision import FleetState, Provision
@@ -36,6 +41,7 @@ from bullpen.refresh.lack import lacking, set_lacks
 
 PASSING = (InsufficientCapacity, LimitReached, Throttled)
 """Why a launch may fall short for now: the next refresh tries again. Anything else needs an operator."""
+ABANDONED = 30.0  # seconds without a fleet: a launch plans it within `timings.takeover` and a few requests
 TRIES = 3  # launches that one refresh opens: if others fill the pool each time, the next refresh does the rest
 
 
@@ -52,10 +58,10 @@ class LaunchOrder:
     for_sets: int = 0
 
 
-async def under_way(ports: Ports, resource_class: str) -> Counter[UsageClass]:
+async def under_way(ports: Ports, settings: Settings, resource_class: str) -> Counter[UsageClass]:
     """Machines that open launches have yet to register, by usage class."""
     found = Counter[UsageClass]()
-    for one in await _launches(ports, resource_class):
+    for one in await _launches(ports, settings, resource_class):
         found[one.needs.usage_class] += _to_come([one])
     return found
 
@@ -64,6 +70,7 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
     """Launch as many machines as ordered; reports how many, and what refused the rest. Once they have booted, the next
     process that warms the pool adopts them."""
     missing = order.count
+    await _abort_abandoned(ports, settings, order.resource_class)
     for _ in range(TRIES):
         record = await _opened(ports, settings, order, missing)
         if await _has_place(ports, settings, record.stored):
@@ -72,7 +79,7 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
             report = LaunchReport(order.resource_class, order.usage_class, order.on_the_way + created, refusal)
             return PlanReport(actions, None if isinstance(refusal, PASSING) else refusal, report)
         await _abort(ports, settings, record, "others fill the pool")
-        launches = await _launches(ports, order.resource_class, order.usage_class)
+        launches = await _launches(ports, settings, order.resource_class, order.usage_class)
         missing = await _still_missing(ports, settings, record.stored, launches)
         if missing <= 0:
             break
@@ -112,7 +119,7 @@ async def _has_place(ports: Ports, settings: Settings, own: Provision) -> bool:
     # One whose process was killed never gives up: its deadline ends it.
     patience = loop.time() + settings.timings.takeover
     while True:
-        others = [one for one in await _launches(ports, name, usage) if one.id != own.id]
+        others = [one for one in await _launches(ports, settings, name, usage) if one.id != own.id]
         if await _still_missing(ports, settings, own, others) >= own.want:
             return True
         firm = [one for one in others if one.fleets or one.id < own.id]
@@ -132,9 +139,28 @@ async def _still_missing(ports: Ports, settings: Settings, own: Provision, launc
     return lacking(settings, name, ready, lacks)[own.needs.usage_class] - _to_come(launches)
 
 
-async def _launches(ports: Ports, resource_class: str, usage_class: UsageClass | None = None) -> list[Provision]:
+async def _launches(
+    ports: Ports, settings: Settings, resource_class: str, usage_class: UsageClass | None = None
+) -> list[Provision]:
+    """The open launches of a class but for abandoned ones."""
+    now = ports.clock.now()
     opened = [one for one in await ports.records.open_provisions(resource_class) if not one.run_id]
-    return [one for one in opened if usage_class in (None, one.needs.usage_class)]
+    going_on = [one for one in opened if not _is_abandoned(one, settings, now)]
+    return [one for one in going_on if usage_class in (None, one.needs.usage_class)]
+
+
+def _is_abandoned(one: Provision, settings: Settings, now: datetime) -> bool:
+    return not one.fleets and later(one.deadline, ABANDONED - settings.timings.provision) <= now
+
+
+async def _abort_abandoned(ports: Ports, settings: Settings, resource_class: str) -> None:
+    now = ports.clock.now()
+    for one in await ports.records.open_provisions(resource_class):
+        if not one.run_id and _is_abandoned(one, settings, now):
+            with suppress(Conflict):  # it goes on, or another process was faster
+                event = lifecycle.aborted(ports, settings, "its process has not planned a fleet", by=BY)
+                (aborted,) = await ports.records.apply(provisions.abort(one, event))
+                await ports.records.apply_each([lifecycle.settling(settings, aborted, now, BY)])
 
 
 def _to_come(launches: Iterable[Provision]) -> int:

@@ -52,7 +52,7 @@ async def plans(
             foreseen.subtract([name] * len(expired))
             yield ending(ports, settings, expired, "idle past its threshold")
         missing = lacking(settings, name, [*on_offer, *pending], lacks)
-        under_way = await launch.under_way(ports, name) if any(missing.values()) else Counter[UsageClass]()
+        under_way = await launch.under_way(ports, settings, name) if any(missing.values()) else Counter[UsageClass]()
         missing.subtract(under_way)
         for_sets = lacking_for_sets(name, [*on_offer, *pending], lacks)
         for usage_class, count in missing.items():
