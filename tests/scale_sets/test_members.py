@@ -1,14 +1,16 @@
 """What a member of a set does, by its record and by what its living agent reports."""
 
 import asyncio
+from typing import Any
 
 from bullpen.model.activity import Activity, Listening
 from bullpen.model.signal import Heartbeat
 from bullpen.ports import Ports
 from bullpen.scale_sets.members import ADMITTED, TOLD, MemberState, MemberWatch
+from bullpen.scale_sets.supply import SupplyMemory, plan
 from fixtures import a_world
 from scale_sets.fixtures import settings_of
-from set_builders import NAME, engaged, recall
+from set_builders import NAME, engaged, recall, retiring
 
 JOB = Activity("octo/repo", "99", 1, f"set:{NAME}", "pool.i-1.0a1b2c3d.1", "build")
 
@@ -64,6 +66,38 @@ async def test_a_member_that_stopped_listening_has_got_a_job_until_it_says_other
         assert await stage.says() is MemberState.BUSY
         await asyncio.sleep(ADMITTED)
         assert await stage.says() is MemberState.CLEANING
+
+
+async def test_the_next_holder_releases_no_member_whose_job_has_just_begun() -> None:
+    """Only the process that saw its runner listen knows that it has got a job."""
+    async with a_world(settings=settings_of()) as world:
+        ports = world.ports()
+        stage = Stage(ports)
+        await stage.set_up()
+        await stage.says(stage.listening)
+        await stage.says()
+        stage.watch = MemberWatch(ports, settings_of(), f"set:{NAME}")
+
+        async def released() -> tuple[str, ...]:
+            members, time = await stage.watch.read(), asyncio.get_running_loop().time()
+            given: dict[str, Any] = {
+                "needs": None,
+                "claiming": 0,
+                "linger": 60.0,
+                "time": time,
+                "now": ports.clock.now(),
+            }
+            return plan(retiring()[-1].after, None, members, SupplyMemory(), **given).release
+
+        assert await released() == ()
+        await asyncio.sleep(ADMITTED - 1)
+        assert await released() == ()
+        await stage.says(JOB.text())
+        await asyncio.sleep(ADMITTED)
+        assert await released() == ()
+        await stage.says()
+        await asyncio.sleep(ADMITTED)
+        assert await released() == ("i-1",)
 
 
 async def test_a_member_whose_agent_is_silent_is_not_idle() -> None:

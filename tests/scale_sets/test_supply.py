@@ -11,7 +11,7 @@ from bullpen.model.scale_set import ScaleSet, SetEvents
 from bullpen.model.served_set import served
 from bullpen.model.ticket import Requirements
 from bullpen.ports.demand import JobDemand, JobStart
-from bullpen.scale_sets.members import MemberState, SetMember
+from bullpen.scale_sets.members import ADMITTED, MemberState, SetMember
 from bullpen.scale_sets.supply import (
     BETWEEN_JOBS,
     GHOST,
@@ -212,8 +212,17 @@ def test_after_a_new_session_one_member_waits_for_jobs_that_were_never_announced
     assert planned(a_demand(listens_since=TIME - PROBED)).claims == 0
 
 
+def some_of_each() -> list[SetMember]:
+    return [
+        a_member("i-1"),
+        a_member("i-2", BUSY),
+        a_member("i-3", CLEANING, for_=ADMITTED),
+        a_member("i-4", STARTING, for_=ADMITTED),
+    ]
+
+
 def test_a_set_that_retires_gets_no_runner_and_gives_back_all_that_are_free() -> None:
-    members = [a_member("i-1"), a_member("i-2", BUSY), a_member("i-3", CLEANING), a_member("i-4", STARTING)]
+    members = some_of_each()
     made = planned(a_demand(9), *members, scale_set=retiring()[-1].after)
     assert (made.claims, made.withdraw, sorted(made.release)) == (0, ("i-1",), ["i-3", "i-4"])
 
@@ -224,6 +233,14 @@ def test_a_silent_member_stays_when_its_set_retires_because_its_runner_may_have_
     assert (made.withdraw, made.release) == ((), ())
 
 
+@pytest.mark.parametrize("state", [STARTING, CLEANING])
+def test_a_member_seen_for_a_moment_stays_when_its_set_retires_because_its_job_may_just_have_begun(
+    state: MemberState,
+) -> None:
+    made = planned(a_demand(), a_member("i-1", state, for_=ADMITTED - 1), scale_set=retiring()[-1].after)
+    assert made.release == ()
+
+
 def test_a_member_that_listens_and_is_not_idle_yet_loses_its_registration_before_it_leaves() -> None:
     starting = replace(a_member("i-1"), state=STARTING)
     assert starting.listening is not None
@@ -232,7 +249,7 @@ def test_a_member_that_listens_and_is_not_idle_yet_loses_its_registration_before
 
 
 def test_a_set_that_retires_gives_them_back_also_if_the_ci_says_nothing_of_it_any_more() -> None:
-    members = [a_member("i-1"), a_member("i-2", BUSY), a_member("i-3", CLEANING), a_member("i-4", STARTING)]
+    members = some_of_each()
     made = planned(None, *members, scale_set=retiring()[-1].after)
     assert (made.is_frozen, made.withdraw, sorted(made.release)) == (False, ("i-1",), ["i-3", "i-4"])
 
@@ -288,9 +305,11 @@ def test_what_the_set_does_not_take_any_more_leaves_and_is_replaced() -> None:
     unfit = [
         replace(one, instance=replace(one.instance, resource_class="old")) for one in map(a_member, ("i-1", "i-2"))
     ]
-    starting = replace(unfit[1], state=STARTING, listening=None)
+    starting = replace(unfit[1], state=STARTING, since=TIME - ADMITTED, listening=None)
     made = planned(a_demand(), unfit[0], starting, a_member("i-3"), min=3)
     assert (made.withdraw, made.release, made.claims) == (("i-1",), ("i-2",), 2)
+    recent = replace(starting, since=TIME - ADMITTED + 1)
+    assert planned(a_demand(), recent, min=1).release == ()
     silent = replace(starting, is_heard=False)
     made = planned(a_demand(), silent, min=1)
     assert (made.withdraw, made.release, made.claims) == ((), (), 1)

@@ -26,7 +26,7 @@ from bullpen.model.scale_set import READY, ScaleSet
 from bullpen.model.served_set import mismatch, served
 from bullpen.model.ticket import Requirements
 from bullpen.ports.demand import JobDemand
-from bullpen.scale_sets.members import MemberState, SetMember
+from bullpen.scale_sets.members import ADMITTED, MemberState, SetMember
 
 ANNOUNCED = 60.0  # seconds for which a job that was announced beside a count of 0 is believed
 OUTAGE = 300.0  # seconds without an answer after which nothing is decided by old numbers
@@ -98,7 +98,7 @@ def plan(
     waits = [one for one in members if is_frozen or one.state is MemberState.IDLE or time - one.since < BETWEEN_JOBS]
     renew = _ids(one for one in waits if _is_short(one, scale_set, now))
     if demand is None and scale_set.state is not READY:  # the CI may have deleted it, and then never says anything
-        return _retired(memory, 0, members, renew)
+        return _retired(memory, 0, members, renew, time)
     if demand is None or is_frozen:
         return SupplyPlan(replace(memory, beside_since=None), renew=renew, is_frozen=True)
     memory = _fallen(_heeded(memory, demand, members, time), demand)
@@ -106,10 +106,10 @@ def plan(
     starting = _in(members, MemberState.STARTING)
     waiting = _waiting(demand, members, memory, time)
     if scale_set.state is not READY:
-        return _retired(memory, waiting, members, renew)
+        return _retired(memory, waiting, members, renew, time)
     # One of another domain, class or image must not get a job of the set any more, and serves no need.
     unfit = {one.id: one for one in (*listening, *starting) if mismatch(one.instance, scale_set, needs)}
-    strange, release = _leaving([*unfit.values()])
+    strange, release = _leaving([*unfit.values()], time)
     idle, starting = ([one for one in some if one.id not in unfit] for some in (listening, starting))
     memory = _beside(memory, demand, bool(waiting and idle), time)
     if waiting and memory.beside_since is not None and time - memory.beside_since >= PHANTOM:
@@ -139,9 +139,11 @@ def plan(
     )
 
 
-def _retired(memory: SupplyMemory, waiting: int, members: Sequence[SetMember], renew: tuple[str, ...]) -> SupplyPlan:
+def _retired(
+    memory: SupplyMemory, waiting: int, members: Sequence[SetMember], renew: tuple[str, ...], time: float
+) -> SupplyPlan:
     """The set gives back every member that has no job."""
-    withdraw, release = _leaving([one for one in members if one.state is not MemberState.BUSY])
+    withdraw, release = _leaving([one for one in members if one.state is not MemberState.BUSY], time)
     return SupplyPlan(memory, waiting, withdraw=withdraw, release=release, renew=renew)
 
 
@@ -153,11 +155,15 @@ def _in(members: Sequence[SetMember], state: MemberState) -> list[SetMember]:
     return [one for one in members if one.state is state]
 
 
-def _leaving(members: Sequence[SetMember]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _leaving(members: Sequence[SetMember], time: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Which of these to withdraw, and which to release: their agents say that they have neither a runner nor a job. A
-    silent one stays, because its runner may have a job. If its agent is dead, it is ended as lost."""
+    silent one stays, because its runner may have a job. If its agent is dead, it is ended as lost.
+
+    An agent that got a job a moment ago says the same until it has admitted the job. The process that saw its runner
+    listen knows that, and the next holder of the set does not: so none is released as soon as it is seen."""
     withdraw = [one for one in members if one.listening is not None]
-    return _ids(withdraw), _ids(one for one in members if one.is_heard and one.listening is None)
+    unregistered = [one for one in members if one.is_heard and one.listening is None]
+    return _ids(withdraw), _ids(one for one in unregistered if time - one.since >= ADMITTED)
 
 
 def _waiting(demand: JobDemand, members: Sequence[SetMember], memory: SupplyMemory, time: float) -> int:
