@@ -47,6 +47,7 @@ SPEAKERS = (
     "re*/*.py",
     "provision/*.py",
     "scale_sets/*.py",
+    "workflows/settle_losses.py",
     "model/served_set.py",
     "pool/runner_versions.py",
 )

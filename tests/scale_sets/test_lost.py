@@ -4,21 +4,30 @@ ended."""
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
+from dataclasses import replace
 
 import msgspec
 import pytest
 
+from builders import expire
 from bullpen.config import Liveness, Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory.set_messages import SetTroubles
+from bullpen.errors import PermissionDenied
 from bullpen.liveness.heartbeat import record_heartbeat
+from bullpen.liveness.lost_worker import worker_losses
 from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.model.activity import Activity, names_job
 from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.model.signal import direct_key
 from bullpen.model.worker import CLEANED_UP
-from bullpen.ports import Conclusion, Ports, Registration
+from bullpen.ports import Conclusion, Ports, Registration, Removal
 from bullpen.sim.world import World
+from bullpen.workflows.alerts import ReportCollector
+from bullpen.workflows.holdings import RunHoldings
+from bullpen.workflows.machine_state import MachineStates
+from bullpen.workflows.replace_runners import RunnerReplacement
+from bullpen.workflows.reprovision import Refusal, RunnerProvider
 from fixtures import machines, records, refreshed
 from scale_sets.fixtures import (
     REPOSITORY,
@@ -33,6 +42,7 @@ from scale_sets.fixtures import (
     settings_of,
     until_done,
 )
+from scale_sets.test_listener import Spy
 
 pytestmark = pytest.mark.slow
 
@@ -336,9 +346,9 @@ async def until_forgotten(world: World, id: str) -> None:
         await asyncio.sleep(5)
 
 
-async def a_forgotten_worker(world: World) -> tuple[str, str]:
+async def a_forgotten_worker(world: World, between: Callable[[Ports], Ports] = lambda ports: ports) -> tuple[str, str]:
     """A job whose agent died so long ago that its worker is cleaned up; returns its run and the instance."""
-    serve(world)
+    serve(world, between=between)
     run = push(world, lasts=3600.0)
     hangs = await until_taken(world, run)
     await asyncio.sleep(60)
@@ -364,14 +374,86 @@ async def test_a_member_leaves_its_place_after_a_job_that_outlasts_the_memory_of
         assert state(world, hangs) == TERMINATED
 
 
-async def test_a_member_whose_worker_is_forgotten_stays_while_github_calls_its_runner_busy() -> None:
+async def test_a_member_whose_worker_is_forgotten_leaves_its_place_also_if_its_run_is_run_again_at_once() -> None:
     async with a_set_world(forgetting()) as world:
         run, hangs = await a_forgotten_worker(world)
-        runner = f"bullpen.{hangs}.0.1"
-        world.memory.registrations[runner] = Registration(hangs, "", True, runner=runner, online=True)
+        hub = hub_of(world)
+        while not hub.runs[run].completed:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.5)
+        hub.rerun(hub.runs[run], ("job-0",))
+        await asyncio.sleep(300)
+        assert state(world, hangs) == TERMINATED
+        await until_done(world, run)
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+        assert on(world, run) != hangs
+
+
+def seems_busy(world: World, id: str) -> str:
+    """GitHub calls a runner of the instance busy; returns the name of the runner."""
+    runner = f"bullpen.{id}.0.1"
+    world.memory.registrations[runner] = Registration(id, "", True, runner=runner, online=True)
+    return runner
+
+
+async def test_a_member_whose_worker_is_forgotten_stays_until_github_no_longer_calls_its_runner_busy() -> None:
+    async with a_set_world(forgetting()) as world:
+        run, hangs = await a_forgotten_worker(world)
+        runner = seems_busy(world, hangs)
         await until_done(world, run)
         await asyncio.sleep(600)
         assert state(world, hangs) == RUNNING
+        world.memory.registrations[runner] = replace(world.memory.registrations[runner], busy=False)
+        await asyncio.sleep(120)
+        assert state(world, hangs) == TERMINATED
+        assert not world.memory.tables.workers[direct_key(hangs)].owes_reschedule
+
+
+async def test_the_loss_of_a_forgotten_worker_is_settled_once_its_threshold_has_ended_its_member() -> None:
+    async with a_set_world(forgetting()) as world:
+        run, hangs = await a_forgotten_worker(world)
+        seems_busy(world, hangs)
+        await until_done(world, run)
+        await asyncio.sleep(600)
+        assert world.memory.tables.workers[direct_key(hangs)].owes_reschedule
+        one = world.memory.tables.instances[hangs]
+        await world.ports().records.apply(expire(one))
+        await asyncio.sleep(120)
+        assert not world.memory.tables.workers[direct_key(hangs)].owes_reschedule
+
+
+async def test_a_member_whose_runner_github_refuses_to_remove_leaves_its_place_once_the_runner_is_offline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def between(ports: Ports) -> Ports:
+        async def remove(handle: str) -> Removal:
+            raise PermissionDenied("403")
+
+        return replace(ports, ci=Spy(ports.ci, remove=remove))
+
+    async with a_set_world(forgetting()) as world:
+        run, hangs = await a_forgotten_worker(world, between)
+        await until_done(world, run)
+        await asyncio.sleep(600)
+        assert f"{hangs} has lost its worker, and GitHub refuses to remove its runner: 403" in caplog.text
+        assert state(world, hangs) == TERMINATED
+        assert not world.memory.tables.workers[direct_key(hangs)].owes_reschedule
+
+
+async def test_a_run_that_is_cancelled_for_lack_of_runners_settles_its_losses_also_if_a_runner_seems_busy() -> None:
+    """Otherwise Bullpen might re-run what it has cancelled."""
+    async with a_set_world(forgetting()) as world:
+        run, hangs = await a_forgotten_worker(world)
+        seems_busy(world, hangs)
+        ports, report, worker = world.ports(), ReportCollector(), world.memory.tables.workers[direct_key(hangs)]
+        settings = msgspec.structs.replace(
+            world.settings, github=msgspec.structs.replace(world.settings.github, rescue=(REPOSITORY,))
+        )
+        losses = await worker_losses(ports, settings, [worker])
+        machines_, runners = MachineStates(ports, settings, report), RunnerProvider(ports, settings, asyncio.Event())
+        replacement = RunnerReplacement(ports, settings, machines_, runners, report)
+        found = await ports.workflows.run(REPOSITORY, run)
+        await replacement._fail(found, "a-label", [], RunHoldings(run, losses=losses), Refusal("no capacity"))
+        assert not world.memory.tables.workers[direct_key(hangs)].owes_reschedule
 
 
 async def test_a_member_that_goes_on_with_another_worker_stays_although_its_first_one_is_forgotten() -> None:

@@ -9,6 +9,7 @@
     rescue            its lost jobs are run again, where that is allowed and safe
     replace_runners   jobs wait for a label that has lost all its runners: replace them, or cancel the run
     reprovision       runners for a label, like those it had
+    settle_losses     nothing is owed for a lost worker any more; members of scale sets whose workers are forgotten end
     alerts            what was done, and what an operator must know
 
 The lost worker itself is in `bullpen.liveness.lost_worker`.

@@ -9,14 +9,13 @@ from dataclasses import field
 
 from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
-from bullpen.liveness.lost_worker import WorkerLoss, only_repository, settle
+from bullpen.liveness.lost_worker import WorkerLoss, only_repository
 from bullpen.model import label as labels
 from bullpen.model.instance import IDLE, LIVE, RUNNING, Instance
 from bullpen.model.times import later
 from bullpen.pool import busy
 from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
-from bullpen.workflows.alerts import ReportCollector
 from bullpen.workflows.lasting_jobs import LastingJobs
 
 
@@ -61,15 +60,6 @@ async def gather(
     for held in found.values():
         held.repository = held.repository or only_repository(settings)
     return found
-
-
-async def settle_losses(
-    ports: Ports, losses: Sequence[WorkerLoss], why: str, report: ReportCollector, *, by: str
-) -> None:
-    """Write that nothing is owed for these losses any more."""
-    for loss in losses:
-        if await settle(ports, loss.worker, why, by=by):
-            report.note(f"{loss.worker.id}, lost to run {loss.run}, is settled: {why}")
 
 
 def _overdue(ports: Ports, settings: Settings, live: Sequence[Instance]) -> list[str]:

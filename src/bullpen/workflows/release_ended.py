@@ -6,25 +6,20 @@ instances alone.
 An instance whose agent reports a job is not given back until that job has ended. An agent that misses the end, because
 its runner hangs or was lost, would be left alone for long. So once GitHub says that the run which the agent names has
 completed, the instance is stale: the job does not exist any more, and the machine is ended.
-
-The agent of a member of a scale set may die under a job that goes on. The pool ends such a member once its loss is
-settled (liveness/lost_instances.py), as long as its worker is remembered. After that it is ended here.
 """
 
 import asyncio
 from collections.abc import Sequence
 
 from bullpen.config import Settings
-from bullpen.liveness.lost_worker import WorkerLoss
 from bullpen.model import label as labels
 from bullpen.model.activity import Activity
 from bullpen.model.instance import IDLE, RUNNING, Instance, InstanceFate
 from bullpen.model.label import Label
 from bullpen.model.set_member import set_of
 from bullpen.model.times import later
-from bullpen.model.worker import CLEANED_UP
 from bullpen.pool import busy, lifecycle
-from bullpen.ports import Ports, Removal, WorkflowRun
+from bullpen.ports import Ports, WorkflowRun
 from bullpen.release import ReleaseOutcome, release
 from bullpen.workflows.alerts import ReportCollector
 from bullpen.workflows.holdings import RunHoldings
@@ -83,26 +78,6 @@ async def end_stale(
     for id, fate in fates.items():
         if fate is not InstanceFate.NOT_OURS:
             report.note(f"{id} is {fate}: {why}")
-
-
-async def end_forgotten(
-    ports: Ports, settings: Settings, losses: Sequence[WorkerLoss], report: ReportCollector
-) -> None:
-    """End the members of scale sets that lost their workers under a job which has ended, and whose workers are
-    forgotten. One that another worker reports is left to that worker; one that GitHub calls busy is left alone."""
-    of_sets = [loss.worker for loss in losses if loss.set_name is not None]
-    last_beats = {one.instance_id: one.beat_at for one in of_sets if one.state is CLEANED_UP and one.beat_at}
-    if not last_beats:
-        return
-    found, pulses = await ports.records.instances([*last_beats]), await ports.signals.read([*last_beats])
-    beats = {id: pulse.heartbeat for id, pulse in pulses.items() if pulse.heartbeat is not None}
-    silent = [one for id, one in found.items() if id not in beats or beats[id].at <= last_beats[id]]
-    members = [one for one in silent if one.state is RUNNING and set_of(one) is not None]
-    free = [one for one in members if await ports.ci.remove(one.id) is Removal.REMOVED]
-    why = "its worker is lost, and its job has ended"
-    fates = await lifecycle.expire_and_terminate(ports, settings, free, why, by=BY)
-    for id, fate in fates.items():
-        report.note(f"{id} is {fate}: {why}")
 
 
 def _is_stale(one: Instance, run: WorkflowRun) -> bool:

@@ -22,10 +22,11 @@ from bullpen.model import label as labels
 from bullpen.model.scale_set import fits_set
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.alerts import ReportCollector
-from bullpen.workflows.holdings import RunHoldings, settle_losses
+from bullpen.workflows.holdings import RunHoldings
 from bullpen.workflows.machine_state import MachineStates
 from bullpen.workflows.reprovision import Refusal, RunnerProvider
 from bullpen.workflows.rescue import BY, named, opted_in
+from bullpen.workflows.settle_losses import settle_losses
 
 FIRST_PAUSE = 60.0  # seconds until runners are requested again after a refusal
 LONGEST_PAUSE = 300.0
@@ -75,7 +76,8 @@ class RunnerReplacement:
         for loss in needless:
             job = loss.last(jobs) if loss.activity is None else None
             if job is None or job.conclusion is Conclusion.SUCCESS or loss.outlived(job):
-                await settle_losses(self._ports, [loss], supplied[loss.label], self._report, by=BY)
+                why = supplied[loss.label]
+                await settle_losses(self._ports, self._settings, [loss], why, self._report, by=BY)
         self._point_out([loss for loss in held.losses if _may_be_past(run, loss)], jobs)
         if run_again:
             asked_for = [label for job in jobs if job.waits for label in job.labels if _is_label_of(run, label)]
@@ -148,7 +150,7 @@ class RunnerReplacement:
             self._report.alarm(f"{problem}; it is cancelled")
             # Settled, so that Bullpen does not re-run what it has cancelled. A user can re-run it.
             why = f"run {run.run} was cancelled: label {label} gets no runners"
-            await settle_losses(self._ports, held.losses, why, self._report, by=BY)
+            await settle_losses(self._ports, self._settings, held.losses, why, self._report, by=BY, also_busy=True)
 
 
 def _may_be_past(run: WorkflowRun, loss: WorkerLoss) -> bool:

@@ -37,10 +37,10 @@ from bullpen.liveness.lost_worker import LAG, LONG_AGO, WorkerLoss
 from bullpen.model.times import later
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.alerts import ReportCollector
-from bullpen.workflows.holdings import RunHoldings, settle_losses
+from bullpen.workflows.holdings import RunHoldings
 from bullpen.workflows.machine_state import MachineState, MachineStates
-from bullpen.workflows.release_ended import end_forgotten
 from bullpen.workflows.reprovision import RunnerProvider
+from bullpen.workflows.settle_losses import settle_losses
 
 BY = "rescue"
 CANCELLED = "cancelled"  # a run's conclusion
@@ -118,10 +118,7 @@ class Rescue:
         return await self._repeat(run, held, jobs, to_repeat) if to_repeat else RescueStatus.NOTHING
 
     async def _settle(self, losses: Sequence[WorkerLoss], why: str) -> None:
-        """Their members go first: nothing shows a loss that is settled to the next pass."""
-        with suppress(Refused):  # then their thresholds end them
-            await end_forgotten(self._ports, self._settings, losses, self._report)
-        await settle_losses(self._ports, losses, why, self._report, by=BY)
+        await settle_losses(self._ports, self._settings, losses, why, self._report, by=BY)
 
     def _judge(self, run: WorkflowRun, loss: WorkerLoss, jobs: Sequence[WorkflowJob]) -> LossJudgement:
         job = loss.last(jobs)
