@@ -1,6 +1,7 @@
 """A set acquires the jobs that are offered to it while it is ready, and no more than it can serve."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -8,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from bullpen.errors import PermissionDenied
 from bullpen.model.scale_set import READY, RETIRING, State
 from bullpen.ports import JobMessage, JobMessageKind, SetMessage, SetStatistics
 from bullpen.scale_sets.listener import SetListener
-from bullpen.scale_sets.offers import JobOffers
+from bullpen.scale_sets.offers import COUNTED_AFTER, MOST_CALLS, MOST_OPEN, JobOffers
 from scale_sets.fixtures import SET, a_set_world, session, settings_of
 from scale_sets.test_listener import Spy, taken
 from set_builders import a_ready_set, rules
@@ -29,8 +31,8 @@ def offered(*requests: int, kind: JobMessageKind = AVAILABLE) -> tuple[JobMessag
     return tuple(JobMessage(kind, job_id=f"job-{one}", request=one) for one in requests)
 
 
-def affordable(offers: JobOffers, assigned: int = 0, acquired: int = 0) -> list[int]:
-    return offers.affordable(a_ready_set(rules=rules(max=MAX)), SetStatistics(assigned, 0, acquired=acquired))
+def affordable(offers: JobOffers, assigned: int = 0, acquired: int = 0, time: float = 0.0, max: int = MAX) -> list[int]:
+    return offers.affordable(a_ready_set(rules=rules(max=max)), SetStatistics(assigned, 0, acquired=acquired), time)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_an_offer_is_asked_for_once_however_often_its_message_comes() -> None:
     for _ in range(2):
         offers.hear(offered(1, 2))
     assert affordable(offers) == [1, 2]
-    offers.close([1])
+    offers.close([1], [], 0.0)
     assert affordable(offers) == [2]
 
 
@@ -60,6 +62,29 @@ def test_a_job_that_was_assigned_or_cancelled_is_on_offer_no_more(kind: JobMessa
     assert affordable(offers) == left
 
 
+def test_what_was_acquired_takes_up_room_until_the_counts_include_it() -> None:
+    offers = JobOffers()
+    offers.hear(offered(1, 2, 3, 4))
+    offers.close([1, 2], [1, 2], 10.0)
+    assert affordable(offers, time=10.0) == [3]
+    offers.hear(offered(1, kind=ASSIGNED))
+    assert affordable(offers, assigned=1, time=11.0) == [3]
+    assert affordable(offers, assigned=1, time=10.0 + COUNTED_AFTER) == [3, 4]
+
+
+def test_offers_that_were_refused_come_behind_the_others() -> None:
+    offers = JobOffers()
+    offers.hear(offered(1, 2, 3, 4, 5))
+    offers.put_back([1, 2, 3])
+    assert affordable(offers, max=9) == [4, 5, 1, 2, 3]
+
+
+def test_of_a_great_many_offers_the_oldest_are_forgotten() -> None:
+    offers = JobOffers()
+    offers.hear(offered(*range(1, MOST_OPEN + 6)))
+    assert affordable(offers, max=2 * MOST_OPEN) == list(range(6, MOST_OPEN + 6))
+
+
 # ---- by the listener
 
 
@@ -69,6 +94,9 @@ class OfferingService:
     def __init__(self) -> None:
         self.messages: asyncio.Queue[SetMessage] = asyncio.Queue()
         self.acquired: list[int] = []
+        self.taken: set[int] = set()  # by other sets
+        self.refusals = 0  # of the next calls
+        self.calls = 0
         self.counts = SetStatistics(0, 0)
         self._ids = iter(range(1, 100))
 
@@ -84,8 +112,13 @@ class OfferingService:
             return None
 
     async def acquire(self, _: Any, requests: list[int]) -> list[int]:
-        self.acquired += requests
-        return requests
+        self.calls += 1
+        if self.refusals:
+            self.refusals -= 1
+            raise PermissionDenied("403")
+        got = [one for one in requests if one not in self.taken]
+        self.acquired += got
+        return got
 
 
 @asynccontextmanager
@@ -137,3 +170,43 @@ async def test_what_a_set_cannot_serve_yet_is_acquired_once_a_job_has_ended() ->
         service.send(*offered(2, kind=COMPLETED), assigned=2)
         await asyncio.sleep(2)
         assert service.acquired == [1, 2, 3, 4]
+
+
+async def test_offers_whose_acquisition_was_refused_are_acquired_later(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(READY) as (service, _, world):
+        service.refusals = 3
+        service.send(*offered(1, 2), assigned=0)
+        await asyncio.sleep(2)
+        assert (service.acquired, session(world).message) == ([], 1)
+        await asyncio.sleep(400)
+        assert service.acquired == [1, 2]
+        lines = [one.levelno for one in caplog.records if "cannot be acquired" in one.getMessage()]
+        assert lines.count(logging.ERROR) == 1
+
+
+async def test_offers_that_other_sets_have_acquired_keep_no_job_waiting() -> None:
+    async with listening(READY) as (service, _, _world):
+        service.taken = set(range(1, 31))
+        service.send(*offered(*range(1, 31)), assigned=MAX)
+        await asyncio.sleep(2)
+        service.send(*offered(31), assigned=0)
+        await asyncio.sleep(2)
+        assert service.acquired == [31]
+
+
+async def test_a_great_many_offers_that_other_sets_have_acquired_do_not_hold_a_message_up() -> None:
+    async with listening(READY) as (service, _, world):
+        service.taken = set(range(1, MOST_OPEN))
+        service.send(*offered(*service.taken), assigned=0)
+        await asyncio.sleep(2)
+        assert (service.calls, session(world).message) == (MOST_CALLS, 1)
+        await asyncio.sleep(120)
+        assert service.calls > MOST_CALLS
+
+
+async def test_the_offers_of_two_quick_messages_are_acquired_no_further_than_max() -> None:
+    async with listening(READY) as (service, _, _world):
+        service.send(*offered(1, 2), assigned=0)
+        service.send(*offered(3, 4), assigned=0)  # counted before the first were acquired
+        await asyncio.sleep(2)
+        assert service.acquired == [1, 2, 3]

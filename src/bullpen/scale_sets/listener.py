@@ -34,7 +34,7 @@ from bullpen.model.set_session import JobCounts, WaitingJob
 from bullpen.ports import MessageSession, Ports, SetMessage, SetStatistics
 from bullpen.ports.demand import JobDemand
 from bullpen.scale_sets.job_board import JobBoard, leaves_waiting
-from bullpen.scale_sets.offers import JobOffers
+from bullpen.scale_sets.offers import JobOffers, acquire
 from bullpen.scale_sets.ownership import session_taken
 from bullpen.scale_sets.rules import UNNAMED_TABLE
 from bullpen.scale_sets.session import SessionLost, SessionRecord
@@ -77,6 +77,7 @@ class SetListener:
         self._opened_at = 0.0
         self._recorded: list[int] = []  # messages of this session that are not acknowledged yet
         self._offers = JobOffers()
+        self._refusal = ""  # of the last offers: the same one is an error once
 
     @property
     def name(self) -> str:
@@ -221,13 +222,15 @@ class SetListener:
         await self._acknowledge(session)
 
     async def _acquire(self, session: MessageSession, counts: SetStatistics) -> None:
-        """The offers that the set can serve; `counts` are of now."""
-        if requests := self._offers.affordable(self.scale_set, counts):
-            try:
-                await self._ports.scale_sets.acquire(session, requests)
-            except Refused as exc:  # they stay on offer, or another set has them; the rest of the message counts
-                log.error("jobs of scale set cannot be acquired", set=self.name, error=exc)
-            self._offers.close(requests)
+        """The offers that the set can serve. A refusal does not stop the listener: the rest of the message counts."""
+        refusal = ""
+        try:
+            await acquire(self._ports.scale_sets, session, self._offers, self.scale_set, counts)
+        except Refused as exc:
+            refusal = str(exc)
+            level = log.debug if refusal == self._refusal else log.error
+            level("jobs of scale set cannot be acquired", set=self.name, error=exc)
+        self._refusal = refusal
 
     async def _acknowledge(self, session: MessageSession) -> None:
         """All that is recorded; what fails is tried again before the next poll."""
