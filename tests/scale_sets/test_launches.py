@@ -20,7 +20,7 @@ from bullpen.pool.live_instances import every_live
 from bullpen.provision.caps import unusable
 from bullpen.refresh import launch, warm
 from bullpen.refresh.action import PlanRunner
-from bullpen.refresh.lack import SetLack
+from bullpen.refresh.lack import SetLack, set_lacks
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import machines, records, with_pool
@@ -179,6 +179,16 @@ async def test_a_provision_that_waits_is_in_front_of_a_set_if_it_began_to_wait_b
             await ports.records.apply(change)
         await a_lack(world, 1, WaitingJob("job-1", later(now, -60.0)))
         assert await warmed(world) == [f"{'create' if created else 'cannot create'} 1 × small"]
+
+
+async def test_a_job_that_github_has_taken_back_gives_a_set_no_precedence() -> None:
+    async with a_set_world() as world:
+        await asyncio.sleep(3600)
+        now = world.ports().clock.now()
+        back = WaitingJob("job-1", later(now, -3000.0), lapses=3, taken_back_at=later(now, -2000.0))
+        await a_lack(world, 1, back, WaitingJob("job-2", later(now, -60.0)), WaitingJob("job-3", later(now, -30.0)))
+        (lack,) = await set_lacks(world.ports(), world.settings)
+        assert lack.since == later(now, -60.0)
 
 
 async def test_an_idle_machine_that_another_waiting_set_can_use_is_not_ended() -> None:

@@ -12,9 +12,10 @@ from builders import NOW
 from bullpen import inventory
 from bullpen.engines.memory.set_messages import SetTroubles
 from bullpen.inventory import SetView
-from bullpen.model.set_session import JobCounts, SetSession, WaitingJob
+from bullpen.model.set_session import WAITING_LIMIT, JobCounts, SetSession, WaitingJob, fitting_waiting
 from bullpen.ports import JobMessage, JobMessageKind
 from bullpen.scale_sets.job_board import FORGOTTEN, MOST_WAITING, JobBoard
+from bullpen.scale_sets.lapsed_runs import LapsedRuns
 from bullpen.scale_sets.waits import LATE_AFTER, UNKNOWN, WaitAlarm, Waits
 from bullpen.sim.world import World
 from scale_sets.fixtures import REPOSITORY, a_set_world, hub_of, push, serve, session, settings_of, until_done
@@ -228,6 +229,24 @@ def test_of_a_great_many_jobs_that_were_taken_back_some_are_kept() -> None:
     assert len(board.waiting(NOW)) == MOST_WAITING
 
 
+def test_a_job_that_is_assigned_displaces_the_one_that_was_taken_back_first() -> None:
+    board = a_board()
+    for n in range(MOST_WAITING):
+        board.hear(replace(taken_back(f"j-{n}"), name=f"build {n}"), at(n), 0.0)
+    board.hear(entry(ASSIGNED, "new", name="new"), at(MOST_WAITING), 0.0)
+    ids = [job.id for job in board.waiting(at(MOST_WAITING))]
+    assert len(ids) == MOST_WAITING
+    assert "new" in ids
+    assert "j-0" not in ids
+
+
+def test_of_a_great_many_jobs_that_are_assigned_none_displaces_another() -> None:
+    board = a_board()
+    for n in range(MOST_WAITING + 5):
+        board.hear(entry(ASSIGNED, f"j-{n}", name=f"build {n}"), at(n), 0.0)
+    assert [job.id for job in board.waiting(NOW)] == [f"j-{n}" for n in range(MOST_WAITING)]
+
+
 def test_the_count_forgets_no_job_that_was_taken_back() -> None:
     board = a_board()
     board.hear(taken_back("a"), NOW, 0.0)
@@ -288,6 +307,24 @@ async def test_a_job_that_was_taken_back_waits_no_more_once_its_run_has_ended() 
         hub_of(world).cancel(hub_of(world).runs[run])
         await asyncio.sleep(LAPSE + 30)
         assert (await view(world)).waiting == 0
+
+
+async def test_of_jobs_that_were_taken_back_a_hundred_runs_that_have_ended_are_forgotten_within_20_minutes() -> None:
+    async with a_set_world() as world:
+        backs = [a_waiting_job(f"j-{n}", run=str(n + 1), lapses=3, taken_back_at=NOW) for n in range(100)]
+        board = a_board(*backs)
+        task = asyncio.create_task(LapsedRuns(world.ports(), board).run())  # GitHub does not have these runs any more
+        await asyncio.sleep(1201)
+        task.cancel()
+        assert board.lapsed_runs() == []
+
+
+def test_the_record_has_jobs_that_wait_before_those_that_were_taken_back() -> None:
+    backs = [a_waiting_job(f"j-{n}", since=NOW, name=f"b {n}", lapses=3, taken_back_at=NOW) for n in range(60)]
+    waits = Waits(held())
+    waits.note((*backs, a_waiting_job("new", since=at(300))), 1, FULL, at(330))
+    shown = fitting_waiting(waits.shown(at(330)))
+    assert (shown[0].id, shown[0].why, len(shown)) == ("new", FULL, WAITING_LIMIT)
 
 
 def test_a_job_that_is_assigned_again_says_how_often_it_was_taken_back() -> None:

@@ -34,7 +34,8 @@ class ServingState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class SetView:
     """`holder` is the process that listens, empty if none does; `since` when that began. `jobs` is None if they are not
-    known. `waits_since` is since when the oldest job waits, and `why` the reason of that, or why no process listens."""
+    known. `waits_since` is since when the oldest job waits, and `why` the reason of that, or why no process listens. A
+    job that the CI has taken back is the oldest only if no other waits."""
 
     name: str
     state: scale_set.State

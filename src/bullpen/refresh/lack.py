@@ -32,7 +32,7 @@ class SetLack:
     name: str
     needs: Requirements
     missing: int
-    since: datetime | None = None  # how long its oldest job waits; None: no job waits, or not for long
+    since: datetime | None = None  # how long its oldest assigned job waits; None: no job waits, or not for long
 
     def fits(self, one: Instance) -> bool:
         """Whether it could use the instance, in this process or in one with newer settings."""
@@ -56,7 +56,7 @@ async def set_lacks(ports: Ports, settings: Settings) -> list[SetLack]:
             needs = needs_of(settings, scale_set)
         except ConfigError:  # its class is not configured any more: the set is corrected, or retires
             continue
-        since = min((job.since for job in session.waiting), default=None)
+        since = min((job.since for job in session.waiting if job.taken_back_at is None), default=None)
         found.append(SetLack(name, await with_inherited(ports, settings, needs, BY), session.missing, since))
     return found
 

@@ -5,9 +5,9 @@
                      │ └──▶ JobCompleted without a runner: cancelled by its user, or taken back by the CI
                      └────── JobAssigned again, of the same run and name: the id of an assignment is another each time
 
-The CI takes an assignment back after five minutes without a runner, three times. Then it announces the job no more, and
-only a runner that registers by chance gets it. So a job that was taken back goes on waiting, until one of these
-messages, the end of its run (lapsed_runs.py), or for a day.
+The CI takes an assignment back after five minutes without a runner, three times. Then it does not announce the job
+again, and only a runner that registers by chance gets it. So a job that was taken back goes on waiting, until one of
+these messages, the end of its run (lapsed_runs.py), or for a day. Where too many wait, it gives way to others.
 
 For people, and for the rescue of a job whose runner dies before its first heartbeat names it (started_jobs.py). How
 many jobs there are is never counted here: messages get lost, doubled and late.
@@ -78,8 +78,7 @@ class JobBoard:
 
     def lapsed_runs(self) -> list[RunKey]:
         """The runs of jobs that the CI has taken back, in the order in which it did."""
-        back = [job for job in self._waiting.values() if job.taken_back_at is not None]
-        return list(dict.fromkeys((job.repository, job.run) for job in back if job.run))
+        return list(dict.fromkeys((job.repository, job.run) for job in self._lapsed() if job.run))
 
     def forget_runs(self, runs: Collection[RunKey]) -> None:
         """These have ended, and no job of theirs waits."""
@@ -92,7 +91,7 @@ class JobBoard:
         if job.job_id in self._waiting:
             return
         before = self._pop_lapsed(job)
-        if len(self._waiting) < MOST_WAITING:
+        if self._has_room():
             again = replace(before, id=job.job_id, taken_back_at=None) if before else _waits(job, now)
             self._waiting[job.job_id] = again
             self._fresh.add(job.job_id)
@@ -110,19 +109,28 @@ class JobBoard:
         before = self._pop_lapsed(job) if known is None else known
         waited = _waited(job, known, now)
         is_lapse = job.result == "canceled" and waited >= timedelta(seconds=TAKEN_BACK_AFTER)
-        if is_lapse and len(self._waiting) < MOST_WAITING:
+        if is_lapse and self._has_room():
             entry = before or replace(_waits(job, now), since=now - waited)
             back = replace(entry, id=job.job_id, lapses=entry.lapses + 1, taken_back_at=now)
             self._waiting[back.id] = back
 
     def _pop_lapsed(self, job: JobMessage) -> WaitingJob | None:
         """Forget the same job as one that was taken back; returns it."""
-        back = [one for one in self._waiting.values() if one.taken_back_at is not None]
+        back = self._lapsed()
         if not back:
             return None
         this = _waits(job, back[0].since)
         same = [one for one in back if (one.repository, one.run, one.name) == (this.repository, this.run, this.name)]
         return self._waiting.pop(same[0].id) if same else None
+
+    def _has_room(self) -> bool:
+        """Whether one more job may be kept. The one that was taken back first gives way."""
+        if len(self._waiting) >= MOST_WAITING and (back := self._lapsed()):
+            del self._waiting[min(back, key=lambda job: job.taken_back_at or job.since).id]
+        return len(self._waiting) < MOST_WAITING
+
+    def _lapsed(self) -> list[WaitingJob]:
+        return [job for job in self._waiting.values() if job.taken_back_at is not None]
 
 
 def leaves_waiting(jobs: Iterable[JobMessage]) -> bool:

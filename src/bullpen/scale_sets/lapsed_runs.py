@@ -12,7 +12,7 @@ from bullpen.scale_sets.job_board import JobBoard, RunKey
 from bullpen.structured_log import get_logger
 
 EVERY = 300.0  # seconds between two looks: the CI takes an assignment back after so many
-AT_ONCE = 5  # runs of one look; the next one goes on with the others
+AT_ONCE = 25  # runs of one look, 300 requests an hour; the next look goes on with the others
 
 log = get_logger("bullpen.scale_sets")
 

@@ -49,9 +49,11 @@ class Waits:
         return [*self._lapsed(), *self._newly_late(now)]
 
     def shown(self, now: datetime) -> tuple[WaitingJob, ...]:
-        """Those that are worth a record, the oldest first, each with its reason."""
+        """Those that are worth a record, the oldest first, each with its reason. Those that the CI has taken back come
+        last: the record has room for a few, and people look for the jobs that a runner would get now."""
         jobs = [job for job in self._all() if later(job.since, SHOWN_AFTER) <= now]
-        return tuple(replace(job, why=self._reason(job)) for job in sorted(jobs, key=lambda job: (job.since, job.id)))
+        jobs.sort(key=lambda job: (job.taken_back_at is not None, job.since, job.id))
+        return tuple(replace(job, why=self._reason(job)) for job in jobs)
 
     def _all(self) -> list[WaitingJob]:
         return [*self._known, *(WaitingJob("", since) for since in self._unnamed)]

@@ -30,7 +30,10 @@ class ScaleSetAnswer(AnswerBody, frozen=True):
     starting: Annotated[int, Meta(description="Runners that are not registered yet.")]
     cleaning: Annotated[int, Meta(description="Runners between two jobs, and silent ones.")]
     waiting: Annotated[int, Meta(description="Jobs that have waited for some seconds; at most 50 are counted.")]
-    waits_since: Annotated[Time | None, Meta(description="Since when the oldest of them waits; null if none does.")]
+    waits_since: Annotated[
+        Time | None,
+        Meta(description="Since when the oldest waits, of those that GitHub took back only if no other does; or null."),
+    ]
     why: Annotated[str, Meta(description="Why it waits, or why no process listens; empty if all is well.")]
     dropped: Annotated[int, Meta(description="Times since `since` that GitHub dropped an idle runner.")] = 0
 
