@@ -207,7 +207,7 @@ async def test_a_wait_is_shown_with_its_age() -> None:
 
 async def test_every_job_that_waits_is_in_the_story_of_the_session_with_its_reason() -> None:
     ports = await a_pool()
-    back = "GitHub took it back 3 times and announces it no more: classes.large.max-instances is 3"
+    back = "GitHub took it back 3 times and does not announce it again: classes.large.max-instances is 3"
     jobs = (
         a_waiting_job("j-1", since=NOW, lapses=3, taken_back_at=NOW, why=back),
         a_waiting_job("", since=NOW, repository="", run="", name="", why="the pool is full"),

@@ -198,7 +198,7 @@ async def test_where_closing_frees_nothing_the_next_holder_waits_until_the_old_s
         task = asyncio.create_task(second.run())
         await asyncio.sleep(10)
         assert "another session is open" in session(world).why
-        assert f"github.scale-sets.NAME.name ('{SET}') must be unique" in session(world).why
+        assert f"change github.scale-sets.NAME.name ('{SET}')" in session(world).why
         await asyncio.sleep(70)
         assert session(world).why == ""
         assert second.current() is not None

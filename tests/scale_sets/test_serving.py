@@ -115,7 +115,7 @@ async def test_a_set_to_which_another_pool_listens_is_reported_with_its_setting(
         hub_of(world).sets.open(set_of(world).id, "another pool")
         serve(world)
         await asyncio.sleep(10)
-        assert f"github.scale-sets.small.name ('{SET}') must be unique" in session(world).why
+        assert f"change github.scale-sets.small.name ('{SET}')" in session(world).why
 
 
 async def test_a_set_that_was_deleted_is_made_again_and_its_members_register_with_it() -> None:

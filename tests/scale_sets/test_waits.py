@@ -80,7 +80,7 @@ async def test_after_a_take_over_jobs_wait_since_the_holder_before_last_counted_
         assert one.why
         lines = [record.getMessage() for record in caplog.records if "that no message named" in record.getMessage()]
         assert len(lines) == 1, lines
-        assert "GitHub counts 2 that wait for 60 s and that no message named: " in lines[0]
+        assert "GitHub counts 2 jobs that no message named and that waited for 60 s: " in lines[0]
 
 
 async def test_a_take_over_keeps_since_when_unnamed_jobs_wait() -> None:
@@ -126,6 +126,14 @@ def test_a_late_job_is_reported_once_with_the_reason() -> None:
     alarm = WaitAlarm(f"job 'build' of {REPOSITORY}, run 7 has waited for 60 s: {FULL}")
     assert waits.note((job,), 1, FULL, at(LATE_AFTER)) == [alarm]
     assert waits.note((job,), 1, FULL, at(LATE_AFTER + 1)) == []
+
+
+@pytest.mark.parametrize(("count", "jobs"), [(1, "1 job"), (3, "3 jobs")])
+def test_late_jobs_that_only_the_count_shows_are_reported_by_their_number(count: int, jobs: str) -> None:
+    waits = Waits(held())
+    waits.note((), count, FULL, NOW)
+    alarm = WaitAlarm(f"GitHub counts {jobs} that no message named and that waited for 60 s: {FULL}")
+    assert waits.note((), count, FULL, at(LATE_AFTER)) == [alarm]
 
 
 def _with(stored: SetSession, waiting: tuple[WaitingJob, ...], statistics: JobCounts, **changed: Any) -> SetSession:
@@ -267,13 +275,13 @@ async def test_a_job_that_is_taken_back_three_times_is_an_error_and_stays_visibl
         await asyncio.sleep(3 * LAPSE + 30)
         lines = [(one.levelno, one.getMessage()) for one in caplog.records if "took it back" in one.getMessage()]
         assert [level for level, _ in lines] == [logging.WARNING, logging.WARNING, logging.ERROR]
-        assert "3 times and announces it no more" in lines[-1][1]
+        assert "3 times and does not announce it again" in lines[-1][1]
         one = await view(world)
         assert one.jobs is not None
         assert (one.jobs.assigned, one.waiting) == (0, 1)
         assert one.waits_since is not None
         assert one.waits_since - pushed < timedelta(seconds=5)
-        assert one.why.startswith("GitHub took it back 3 times and announces it no more: ")
+        assert one.why.startswith("GitHub took it back 3 times and does not announce it again: ")
         assert UNKNOWN not in one.why
         await asyncio.sleep(3600)
         assert (await view(world)).why == one.why
@@ -340,7 +348,7 @@ def test_the_reason_of_a_lapse_stays_with_the_job() -> None:
     (alarm,) = waits.note((back,), 0, "a runner is registered, and GitHub has not given it the job", at(300))
     assert alarm.is_final
     (shown,) = waits.shown(at(300))
-    assert shown.why == f"GitHub took it back 3 times and announces it no more: {FULL}"
+    assert shown.why == f"GitHub took it back 3 times and does not announce it again: {FULL}"
     again = Waits(_with(held(), (shown,), JobCounts()))
     assert again.note((back,), 0, "", at(400)) == []
     assert again.shown(at(400)) == (shown,)

@@ -63,6 +63,6 @@ def taken(table: str, name: str, found: RegisteredSet) -> Refused:
 def session_taken(refusal: Conflict, table: str, name: str) -> Conflict:
     """Another process listens to the set. `table` is the set's in the settings."""
     return Conflict(
-        f"{refusal}: that of a killed process ends within a minute; if this one stays, another pool or controller uses"
-        f" the name, and {table}.name ({name!r}) must be unique"
+        f"{refusal}. The session of a killed process ends within a minute. If this error lasts longer, another pool or"
+        f" controller listens to the set. Stop that program, or change {table}.name ({name!r})"
     )

@@ -24,7 +24,7 @@ UNKNOWN = "no runner has taken it yet"
 @dataclass(frozen=True, slots=True)
 class WaitAlarm:
     what: str
-    is_final: bool = False  # the CI announces the job no more
+    is_final: bool = False  # the CI does not announce the job again
 
 
 class Waits:
@@ -75,7 +75,7 @@ class Waits:
                 is_final = job.lapses >= LAPSES
                 why = f"GitHub took it back {job.lapses} of {LAPSES} times: {self._why or UNKNOWN}"
                 if is_final:
-                    why = f"GitHub took it back {LAPSES} times and announces it no more: {self._why or UNKNOWN}"
+                    why = f"GitHub took it back {LAPSES} times and does not announce it again: {self._why or UNKNOWN}"
                 alarms.append(WaitAlarm(f"{_named(job)}: {why}", is_final))
             self._lapses[_key(job)] = (job.lapses, why)
         return alarms
@@ -87,7 +87,8 @@ class Waits:
         why, unnamed = self._why or UNKNOWN, sum(not job.id for job in fresh)
         lines = [f"{_named(job)} has waited for {LATE_AFTER:g} s: {why}" for job in fresh if job.id]
         if unnamed:
-            lines.append(f"GitHub counts {unnamed} that wait for {LATE_AFTER:g} s and that no message named: {why}")
+            jobs = "1 job" if unnamed == 1 else f"{unnamed} jobs"
+            lines.append(f"GitHub counts {jobs} that no message named and that waited for {LATE_AFTER:g} s: {why}")
         return [WaitAlarm(line) for line in lines]
 
 
