@@ -60,6 +60,7 @@ def test_a_404_of_another_server_is_no_missing_record(content: bytes) -> None:
     assert "is not a Bullpen server" in str(error)
 
 
+@pytest.mark.slow
 def test_a_path_in_the_url_of_a_server_is_refused_with_the_setting(tmp_path: Path) -> None:
     with a_server(tmp_path / "served" / "home") as served:
         error = failure(f"{served.url}/pool")

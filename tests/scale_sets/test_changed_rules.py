@@ -20,6 +20,8 @@ from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from scale_sets.fixtures import SET, a_set_world, hub_of, members, push, serve, set_of, settings_of, until_done
 
+pytestmark = pytest.mark.slow  # hours of virtual time
+
 SETTLES = 600.0
 TEAM: dict[str, Any] = {"min": 1, "trust_domain": "team"}
 

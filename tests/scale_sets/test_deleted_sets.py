@@ -26,6 +26,8 @@ from scale_sets.fixtures import (
     until_done,
 )
 
+pytestmark = pytest.mark.slow  # hours of virtual time
+
 
 def stored(world: World) -> ScaleSet:
     return world.memory.tables.scale_sets[f"set:{SET}"]

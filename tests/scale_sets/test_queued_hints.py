@@ -11,6 +11,8 @@ from bullpen.sim.world import World
 from fixtures import Failure, a_world, faults, requests
 from scale_sets.fixtures import SET, a_set_world, hub_of, push, session, set_of, settings_of, until_done
 
+pytestmark = pytest.mark.slow  # hours of virtual time
+
 LEASE = 15.0
 
 

@@ -139,6 +139,7 @@ async def test_members_of_another_trust_domain_than_the_set_has_now_are_withdraw
         assert [one.trust_domain for one in members(world)] == ["acme/other"]
 
 
+@pytest.mark.slow
 async def test_without_heartbeats_a_set_that_left_the_settings_is_given_up_and_no_runner_is_taken_for_free(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -265,6 +265,7 @@ def test_the_count_forgets_no_job_that_was_taken_back() -> None:
 # ---- jobs that GitHub takes back
 
 
+@pytest.mark.slow
 async def test_a_job_that_is_taken_back_three_times_is_an_error_and_stays_visible_until_it_starts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -291,6 +292,7 @@ async def test_a_job_that_is_taken_back_three_times_is_an_error_and_stays_visibl
         assert ((await view(world)).waiting, (await view(world)).why) == (0, "")
 
 
+@pytest.mark.slow
 async def test_a_new_holder_knows_how_often_a_job_was_taken_back(caplog: pytest.LogCaptureFixture) -> None:
     async with a_set_world(capacity=0) as world:
         first = serve(world)
@@ -306,6 +308,7 @@ async def test_a_new_holder_knows_how_often_a_job_was_taken_back(caplog: pytest.
         assert session(world).waiting[0].lapses == 3
 
 
+@pytest.mark.slow
 async def test_a_job_that_was_taken_back_waits_no_more_once_its_run_has_ended() -> None:
     async with a_set_world(capacity=0) as world:
         serve(world)
