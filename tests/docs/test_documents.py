@@ -111,7 +111,9 @@ def test_every_published_measurement_matches_the_results(page: Path, table: str)
 
 def test_no_measurement_with_a_target_is_left_out_of_the_benchmarks() -> None:
     shown = BENCHMARKS.read_text()
-    assert [row["name"] for row in with_target() if shown.count(f"| {row['name']} |") != 1] == []
+    # The section about scale sets names its subject in its heading.
+    names = [row["name"].removeprefix("scale set: ") for row in with_target()]
+    assert [name for name in names if shown.count(f"| {name} |") != 1] == []
 
 
 @pytest.mark.slow
