@@ -52,7 +52,7 @@ def answering(
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that refuses the certificate
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield f"127.0.0.1:{server.server_address[1]}", asked
