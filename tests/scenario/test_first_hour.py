@@ -1,9 +1,10 @@
-"""The first hour of a newcomer, with the wheel as users install it: the tests of a project on four runners, warm the
-second time, and then the pool over HTTP. tests/docs/test_site.py builds the docs that they read."""
+"""The first hour of a newcomer, with the wheel as users install it: the docs, the tests of a project on four runners,
+warm the second time, and then the pool over HTTP."""
 
 import json
 import os
 import pwd
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,7 +22,9 @@ import pytest
 from bullpen.engines.sqlite.notify import SHORT_ROOT
 from bullpen.extras import DISTRIBUTION
 from bullpen.host.processes import descendants
+from docs.conftest import docs_tools
 from docs.test_client_page import EXAMPLES
+from docs_site import build
 from installed import Environment, built, ran, wheel, without_the_checkout
 from server.served import a_server
 from server.test_api_document import python_tools
@@ -29,7 +32,7 @@ from server.test_generated_client import generate_and_use_a_client
 from sources.trees import git, write
 from users import lent
 
-__all__ = ["built", "python_tools", "wheel"]  # the fixtures
+__all__ = ["built", "docs_tools", "python_tools", "wheel"]  # the fixtures
 
 PROJECT: dict[str, str | bytes] = {
     "widgets/__init__.py": "def double(number):\n    return 2 * number\n",
@@ -53,7 +56,16 @@ def test_that_neither_ignored_files_nor_the_pool_came_along():
 }
 UNTRACKED: dict[str, str | bytes] = {"tests/cases.json": "[[1, 2], [4, 8]]", "secrets.env": "TOKEN=secret"}
 PYTHONS = (os.path.realpath(sys.executable), "/usr/bin/python3", "/usr/local/bin/python3")
+TAG = re.compile("<[^>]*>")
 SUPPORTED = "import sys, venv; sys.exit(sys.version_info < (3, 11))"
+PAGES = {  # that a newcomer follows, and what each lets them type
+    "install": "pipx install",
+    "quickstart": "bullpen provision",
+    "run": "bullpen run --count 4",
+    "serve": "bullpen serve",
+    "client": "bullpen.client",
+    "api": "provisionRun",
+}
 RUN = "bullpen run --count 4 --json --artifact 'report*.xml' --out out -- "
 RUN += "python -m pytest -q --junitxml report-{index}.xml"
 
@@ -129,7 +141,10 @@ def a_newcomer(env: Environment, user: str | None = None) -> Iterator[Newcomer]:
         shutil.rmtree(folder)
 
 
-def test_the_first_hour(env: Environment, tmp_path: Path, python_tools: Path) -> None:
+def test_the_first_hour(env: Environment, tmp_path: Path, python_tools: Path, docs_tools: Path) -> None:
+    site = build(tmp_path / "docs")
+    for page, command in PAGES.items():
+        assert command in TAG.sub("", (site / f"{page}.html").read_text()), page
     with a_newcomer(env) as newcomer:
         runners = run_the_tests_of_the_project(newcomer)
         env.install(f"{DISTRIBUTION}[serve,client]")  # beside a warm pool
