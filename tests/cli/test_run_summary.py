@@ -109,6 +109,13 @@ def test_sentences_break_between_words_on_a_narrow_terminal(monkeypatch: pytest.
     ]
 
 
+def test_a_word_of_a_reason_that_is_longer_than_the_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = summary_of(ran(failed(0, f"pytests: not found (PATH=/usr/bin:{40 * 'x'})"))).splitlines()
+    assert lines[-3:-1] == ["job-0 failed: pytests: not found", f"    (PATH=/usr/bin:{20 * 'x'}…"]
+
+
 @pytest.mark.parametrize(
     ("columns", "titles"), [("80", "JOB RUNNER RESULT EXIT WAITED RAN"), ("40", "JOB RUNNER RESULT EXIT RAN")]
 )

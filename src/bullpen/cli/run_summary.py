@@ -6,7 +6,7 @@ from datetime import datetime
 
 from bullpen.cli.output import answer_width
 from bullpen.cli.run_display import shortened_name
-from bullpen.cli.text import columns, duration, plural, wrapped
+from bullpen.cli.text import DEEPER, columns, cut, duration, plural, wrapped
 from bullpen.model.job import FINISHED, Job, Result
 from bullpen.run import RunOutcome, exit_code_of
 from bullpen.structured_log import has_colours
@@ -40,7 +40,7 @@ def summary_of(ran: RunOutcome, program: str = "bullpen") -> str:
 
 
 def _wrapped(sentence: str) -> list[str]:
-    return wrapped(sentence, answer_width(), "    ")
+    return wrapped(sentence, answer_width(), DEEPER)
 
 
 def _counted(ran: RunOutcome, good: int) -> str:
@@ -106,8 +106,9 @@ def _listed(names: Sequence[str]) -> str:
 def _why(job: Job) -> str:
     if job.state is not FINISHED:
         return "has not ended: its runner did not answer"
-    reason = " ".join("".join(char if char.isprintable() else " " for char in job.reason).split())
-    reason = reason if len(reason) <= REASON else f"{reason[:REASON]}..."
+    words = "".join(char if char.isprintable() else " " for char in job.reason).split()
+    room = (answer_width() or REASON) - len(DEEPER)
+    reason = cut(" ".join(cut(word, room) for word in words), REASON)  # a PATH is one word
     result = _result(job).replace("-", " ")  # it timed out
     return f"{result}: {reason}" if reason else result
 
