@@ -10,7 +10,7 @@ import pytest
 from builders import later, release
 from bullpen.errors import Conflict
 from bullpen.model import set_session as sessions
-from bullpen.model.instance import Instance
+from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.scale_set import ScaleSet, SetRepository, must_be_ready, set_run_id
 from bullpen.model.set_session import JobCounts, SetSession, must_be_held, session_id
 from bullpen.model.transition import Change
@@ -221,6 +221,19 @@ async def test_an_instance_serves_a_set_only_while_the_stored_set_is_ready(recor
     with pytest.raises(Conflict):
         await records.apply(engage(member, believed), checks=[must_be_ready(NAME)])
     assert await stored(records, member.id) == member
+
+
+async def test_only_the_process_that_holds_a_set_adds_a_member(records: Records) -> None:
+    scale_set = await land(records, ready())
+    paused = await held(records)
+    (taken,) = await records.apply(take(paused, "web-2"))
+    member = await land_instance(records, claimed_for_set())
+    change = engage(member, scale_set)
+    with pytest.raises(Conflict):
+        await records.apply(change, checks=[must_be_ready(NAME), must_be_held(paused)])
+    assert await stored(records, member.id) == member
+    (running,) = await records.apply(change, checks=[must_be_ready(NAME), must_be_held(taken)])
+    assert running.state is RUNNING
 
 
 async def test_a_member_is_engaged_renewed_recalled_and_released(records: Records) -> None:

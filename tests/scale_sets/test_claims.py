@@ -34,7 +34,7 @@ async def a_supplier(world: World, assigned: int) -> Supplier:
 async def test_a_claim_that_is_engaged_while_the_members_are_read_is_counted() -> None:
     async with a_set_world(settings_of(max=1)) as world:
         supplier = await a_supplier(world, assigned=2)
-        burst: Any = SimpleNamespace(open_places=1, held=set(), failures={})
+        burst: Any = SimpleNamespace(open_places=1, held=set(), tried=[], failures={})
         supplier._bursts[asyncio.create_task(asyncio.sleep(60, 0))] = burst
 
         async def read() -> list[Any]:
@@ -72,8 +72,9 @@ async def test_the_place_of_a_claim_that_failed_stays_open_until_its_burst_ends(
             await goes_on.wait()
 
         monkeypatch.setattr(ClaimBurst, "_worker", lambda *args: SimpleNamespace(select=select))
-        scale_set = (await world.ports().records.scale_sets())["bullpen-small"]
-        burst = ClaimBurst(world.ports(), world.settings, lambda: scale_set, lambda: None, by="web-1")
+        listener = await a_listener(world)
+        scale_set, record = listener.scale_set, listener.record
+        burst = ClaimBurst(world.ports(), world.settings, lambda: scale_set, lambda: None, record)
         task = asyncio.create_task(burst.run(2, lambda: None))
         await asyncio.sleep(1)
         assert burst.open_places == 2

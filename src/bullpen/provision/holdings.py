@@ -19,6 +19,7 @@ class Holdings:
         self.losers: dict[str, tuple[Instance, Origin, str]] = {}  # given back, deregistration awaited
         self.discarded: list[Discarded] = []
         self.collisions = 0
+        self.tried: dict[str, None] = {}  # every instance of which a claim was sent, whatever became of it
         self._claims: dict[str, tuple[Change[Instance], asyncio.Task[list[Any]]]] = {}
 
     async def claim(self, change: Change[Instance]) -> Instance | Conflict:
@@ -26,6 +27,7 @@ class Holdings:
 
         The write goes on if the caller is cancelled: `resolve_claims` finds out what became of it.
         """
+        self.tried[change.before.id] = None
         task = asyncio.get_running_loop().create_task(self._ports.records.apply(change))
         self._claims[change.before.id] = (change, task)
         try:

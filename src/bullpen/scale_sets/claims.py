@@ -2,7 +2,7 @@
 
 A run gets all its runners or none. A set has no such number: each runner serves as soon as it is registered, whatever
 becomes of the others. So there is no provision record. A claim that its process does not finish is engaged by the next
-holder if its runner has registered, and rolled back at its threshold otherwise.
+holder if its runner has registered and the set has room, and rolled back at its threshold otherwise.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.pickup import TicketPickup
 from bullpen.provision.selection import ClaimWorker
+from bullpen.scale_sets.session import SessionRecord
 from bullpen.scale_sets.supply import MARGIN
 
 
@@ -37,12 +38,13 @@ def engaged_until(scale_set: ScaleSet, now: datetime) -> datetime:
     return later(now, scale_set.rules.max_runtime + MARGIN)
 
 
-async def engage(ports: Ports, scale_set: ScaleSet, claimed: Instance, *, by: str) -> Instance | None:
-    """Let the CI's jobs have it; None if it was moved meanwhile, or the set does not want it any more."""
+async def engage(ports: Ports, scale_set: ScaleSet, claimed: Instance, record: SessionRecord) -> Instance | None:
+    """Let the CI's jobs have it; None if it was moved meanwhile, the set does not want it any more, or another process
+    holds the set by now: only the holder knows how many members the set has."""
     now = ports.clock.now()
     event = set_member.Engaged(
         at=now,
-        by=by,
+        by=record.by,
         why="its runner is registered",
         round=claimed.round,
         scale_set=scale_set,
@@ -50,7 +52,7 @@ async def engage(ports: Ports, scale_set: ScaleSet, claimed: Instance, *, by: st
     )
     try:
         change = set_member.engage(claimed, event)
-        (landed,) = await ports.records.apply(change, checks=[must_be_ready(scale_set.name)])
+        (landed,) = await ports.records.apply(change, checks=[must_be_ready(scale_set.name), record.fence])
     except Conflict:
         return None
     return landed  # type: ignore[no-any-return]
@@ -66,8 +68,7 @@ class ClaimBurst:
         settings: Settings,
         current: Callable[[], ScaleSet],
         failing: Callable[[], RegistrationFailure | None],
-        *,
-        by: str,
+        record: SessionRecord,
     ) -> None:
         self.open_places = 0  # claims that are neither engaged nor given up, or whose outcome is not known
         self._ports = ports
@@ -75,13 +76,18 @@ class ClaimBurst:
         self._set = current()
         self._current = current  # its rules may change while a runner registers
         self._failing = failing
-        self._by = by
+        self._record = record
         self._holdings = Holdings(ports)
 
     @property
     def held(self) -> set[str]:
         """Instances that are claimed here and not engaged yet."""
         return set(self._holdings.held)
+
+    @property
+    def tried(self) -> list[str]:
+        """Instances of which a claim was sent. Also one whose answer was lost may become a member."""
+        return list(self._holdings.tried)
 
     @property
     def failures(self) -> dict[str, str]:
@@ -92,11 +98,11 @@ class ClaimBurst:
         """Returns how many the pool did not have. Raise as the store does: then what was claimed is left to the next
         holder, or to its threshold."""
         self.open_places = count
-        ports, settings = self._ports, self._settings
+        ports, settings, by = self._ports, self._settings, self._record.by
         try:
-            needs = await with_inherited(ports, settings, needs_of(settings, self._set), self._by)
+            needs = await with_inherited(ports, settings, needs_of(settings, self._set), by)
             # Another place of the index each time: two sets of one class do not collide on its first entries.
-            pickup = TicketPickup(ports, settings, needs, f"{self._set.run_id}{ports.chance.token()}", by=self._by)
+            pickup = TicketPickup(ports, settings, needs, f"{self._set.run_id}{ports.chance.token()}", by=by)
             async with Watcher(ports.signals, ports.clock, settings.timings) as watcher:
                 worker = self._worker(needs, pickup, watcher, on_change)
                 try:
@@ -111,6 +117,9 @@ class ClaimBurst:
         return 0 if self._is_hindered() else sum(one is None for one in found)
 
     def _is_hindered(self) -> bool:
+        # A process that was paused: another one may hold the set, and fill its places.
+        if not self._record.is_sure(self._settings.timings.lease):
+            return True
         failure = self._failing()
         return failure is not None and not failure.is_due(asyncio.get_running_loop().time())
 
@@ -138,7 +147,7 @@ class ClaimBurst:
             pickup,
             watcher,
             self._holdings,
-            self._by,
+            self._record.by,
             excuse=self._excuse,
             is_hindered=self._is_hindered,
             on_claim=begin,
@@ -148,7 +157,7 @@ class ClaimBurst:
         """Its place stays open if it fails: what it claimed may become a member."""
         landed = None
         while landed is None and (member := await worker.select()) is not None:
-            landed = await engage(self._ports, self._current(), member.instance, by=self._by)
+            landed = await engage(self._ports, self._current(), member.instance, self._record)
             self._holdings.held.pop(member.instance.id, None)
         self.open_places -= 1
         if landed is not None:

@@ -12,7 +12,7 @@ GitHub's counts of runners include registrations of dead machines, so they are n
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 
 from bullpen.config import Settings
@@ -20,6 +20,7 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.model.activity import Activity, Listening, named_runner, parse, parse_listening
 from bullpen.model.instance import CLAIMED, RUNNING, Instance
 from bullpen.model.signal import Heartbeat, Pulse
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.scale_sets.started_jobs import RunnerWord
 
@@ -64,7 +65,11 @@ class _Seen:
 
 
 class MemberWatch:
-    """Reads the members of one set again and again, and remembers since when each is what it is."""
+    """Reads the members of one set again and again, and remembers since when each is what it is.
+
+    No member is missed, although the list of a run's instances may lag. What this process has claimed or seen, and at
+    first every live instance, is read by its id where the list lacks it, and that is consistent.
+    """
 
     def __init__(self, ports: Ports, settings: Settings, run_id: str) -> None:
         self._ports = ports
@@ -73,12 +78,25 @@ class MemberWatch:
         self._seen: dict[str, _Seen] = {}
         self.pulses: dict[str, Pulse] = {}
         self._idle_ends: dict[str, float] = {}  # when each was seen
+        self._expected: dict[str, None] = {}  # may be members
+        self._has_looked = False  # through all live instances
         self._worked: dict[str, None] = {}  # runners that got a job by the CI's word, the latest last
 
+    def expect(self, ids: Iterable[str]) -> None:
+        """These may be members that no list shows yet: the next reading asks for their records."""
+        self._expected |= dict.fromkeys(ids)
+
     async def read(self) -> list[SetMember]:
-        listed = await self._ports.records.run_instances(self._run_id)
-        found = [one for one in listed if one.run_id == self._run_id and one.state in (CLAIMED, RUNNING)]
+        listed = {one.id: one for one in await self._ports.records.run_instances(self._run_id)}
+        if not self._has_looked:  # a list may not show yet what the holder before has claimed
+            self.expect([one.id for one in await every_live(self._ports)])
+            self._has_looked = True
+        hidden = [id for id in {**self._seen, **self._expected} if id not in listed]
+        listed |= await self._ports.records.instances(hidden) if hidden else {}
+        of_set = [one for _, one in sorted(listed.items()) if one.run_id == self._run_id]
+        found = [one for one in of_set if one.state in (CLAIMED, RUNNING)]
         self.pulses = await self._ports.signals.read([one.id for one in found]) if found else {}
+        self._expected.clear()  # not before: if a request fails, the next reading asks for them again
         self._seen = {one.id: self._seen[one.id] for one in found if one.id in self._seen}
         return [self._view(one, self.pulses[one.id]) for one in found]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from bullpen.errors import Conflict, Unavailable
 from bullpen.model import set_session as sessions
-from bullpen.model.set_session import HELD, SetSession
-from bullpen.model.transition import Change
+from bullpen.model.set_session import HELD, SetSession, must_be_held
+from bullpen.model.transition import Change, Check
 from bullpen.ports import Ports
 from bullpen.scale_sets.stillness import StillSessions
 
@@ -53,26 +53,39 @@ class StandBy:
             stood_still=still,
         )
         try:
+            began = asyncio.get_running_loop().time()
             (taken,) = await self._ports.records.apply(sessions.take(session, event))
         except Conflict:  # another process was faster, or the holder lives
             return None
-        return SessionRecord(self._ports, taken)
+        return SessionRecord(self._ports, taken, began)
 
 
 class SessionRecord:
-    """The record of a session that this process holds. One write at a time."""
+    """The record of a session that this process holds. One write at a time. `began` is when the write that took it was
+    sent, by the event loop."""
 
-    def __init__(self, ports: Ports, taken: SetSession) -> None:
+    def __init__(self, ports: Ports, taken: SetSession, began: float) -> None:
         self._ports = ports
         self._turn = asyncio.Lock()
         self._epoch, self._holder = taken.epoch, taken.holder
         self.stored = taken
         self.is_lost = False
-        self.written_at = asyncio.get_running_loop().time()
+        self.written_at = began  # when the last write that landed was sent
 
     @property
     def by(self) -> str:
         return self._holder
+
+    def is_sure(self, lease: float) -> bool:
+        """Whether no other process can have taken the set yet: each waits for a whole lease after a write that landed.
+        False after a pause, until a write has landed again. True is out of date as soon as this process pauses: what
+        must never land after another process took the set also needs the check `fence`."""
+        return not self.is_lost and asyncio.get_running_loop().time() - self.written_at < lease
+
+    @property
+    def fence(self) -> Check:
+        """The condition of a write that only the holder may make."""
+        return must_be_held(self.stored)
 
     async def write(self, step: Callable[[SetSession, Any], Change[SetSession]], event: Any, **news: Any) -> SetSession:
         """Land one step of the holder. Raise SessionLost, Conflict if the step itself cannot be taken, and as the
@@ -83,12 +96,13 @@ class SessionRecord:
                     raise SessionLost(self.stored.id)
                 fields = {"at": self._ports.clock.now(), "by": self._holder, "holder": self._holder}
                 change = step(self.stored, event(**fields, epoch=self._epoch, **news))
+                began = asyncio.get_running_loop().time()
                 try:
                     (landed,) = await self._ports.records.apply(change)
                 except Conflict as conflict:
                     self._meet(conflict)
                     continue
-                self.stored, self.written_at = landed, asyncio.get_running_loop().time()
+                self.stored, self.written_at = landed, began
                 return self.stored
             raise Conflict(f"{self.stored.id} keeps changing while {self._holder} writes to it", found=self.stored)
 

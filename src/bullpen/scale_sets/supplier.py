@@ -1,8 +1,8 @@
 """The supplier of one set: it reads demand and members, asks `supply` what to do, and does it.
 
 It works while the listener polls: at each message, at each changed heartbeat, and at least every few seconds. All that
-it does is conditional on the records, so a process that lost the set meanwhile does no harm: its claims are surplus to
-the next holder.
+it does is conditional on the records, so a process that lost the set meanwhile does no harm: it engages nothing more,
+and the next holder counts what it claimed.
 """
 
 import asyncio
@@ -132,10 +132,11 @@ class Supplier:
         loop = asyncio.get_running_loop()
         # Before the members are read: what is engaged meanwhile counts here, because that list may not have it.
         held, claiming = self._held(), sum(burst.open_places for burst in self._bursts.values())
+        self._watch.expect([id for burst in self._bursts.values() for id in burst.tried])
         self.members = members = await self._watch.read()
         self._dropped += len(self._watch.take_idle_ends({job.runner for job in self._started.all()}))
-        await self._finish_claims(members)
         known = [one for one in members if one.id not in held | self._held()]
+        await self._finish_claims(known, claiming)
         self.plan = made = plan(
             self._set,
             self._demand.current(),
@@ -190,7 +191,7 @@ class Supplier:
             self._settings,
             lambda: self._set,
             self._failing,
-            by=self._record.by,
+            self._record,
         )
         burst.open_places = count  # before its task begins
         task = asyncio.get_running_loop().create_task(burst.run(count, self.wake))
@@ -200,7 +201,9 @@ class Supplier:
     def _reap(self) -> None:
         """Take note of bursts that have ended."""
         for task in [task for task in self._bursts if task.done()]:
-            for id, why in self._bursts.pop(task).failures.items():
+            burst = self._bursts.pop(task)
+            self._watch.expect(burst.tried)
+            for id, why in burst.failures.items():
                 self._versions.note(id, why)
             if task.cancelled():
                 continue
@@ -218,16 +221,24 @@ class Supplier:
         """Instances that bursts have claimed, and not engaged yet."""
         return {id for burst in self._bursts.values() for id in burst.held}
 
-    async def _finish_claims(self, members: Sequence[SetMember]) -> None:
-        """Engage what an earlier holder claimed, and whose runner is registered."""
-        held = self._held()
-        left = [one.instance for one in members if one.instance.state is CLAIMED and one.id not in held]
+    async def _finish_claims(self, members: Sequence[SetMember], claiming: int) -> None:
+        """Engage what an earlier holder claimed, and whose runner is registered, as far as `max` allows. It may have
+        had several claims for one place, and some may have landed after this process took the set. Refresh takes back
+        the others at their threshold."""
         scale_set = self._set
+        left = [one.instance for one in members if one.instance.state is CLAIMED]
+        if left and len(members) + claiming > scale_set.rules.max:
+            now = await self._ports.records.instances([one.id for one in left])  # a list may be older
+            left = [one for one in now.values() if one.run_id == scale_set.run_id and one.state is CLAIMED]
+        room = scale_set.rules.max - (len(members) - len(left)) - claiming
         needs = self._settings.set_requirements(scale_set.rules)
         for one in [one for one in left if not mismatch(one, scale_set, needs)]:
             signal = self._watch.pulses[one.id].signal
             if signal is not None and signal.proves(Kind.REG_OK, one.round):
-                await engage(self._ports, scale_set, one, by=self._record.by)
+                if room <= 0:
+                    break
+                room -= 1
+                await engage(self._ports, scale_set, one, self._record)
 
     async def recall_idle(self, why: str) -> None:
         """Let every member that waits register again."""
