@@ -52,8 +52,10 @@ def a_member(
     is_heard: bool = True,
 ) -> SetMember:
     instance = replace(engaged(id)[-1].after, threshold=NOW + (threshold or timedelta(days=1)))
-    listening = Listening(f"pool.{id}.{instance.round[:8]}.1", 1, rules) if state is IDLE else None
-    return SetMember(instance, state, TIME - for_, listening, is_heard=is_heard)
+    runner = f"pool.{id}.{instance.round[:8]}.1"
+    listening = Listening(runner, 1, rules) if state is IDLE else None
+    activity = Activity("octo/repo", "99", 1, instance.run_id, runner) if state is BUSY else None
+    return SetMember(instance, state, TIME - for_, listening, activity, is_heard=is_heard)
 
 
 def planned(
@@ -175,6 +177,35 @@ def test_a_job_that_starts_shows_that_idle_members_get_jobs() -> None:
     memory = SupplyMemory(beside_since=TIME - GHOST)
     started = a_demand(1, starts=(JobStart(NOW, TIME - 10),))
     assert planned(started, a_member("i-1", for_=50), memory=memory).recall == ()
+
+
+def test_a_late_message_about_a_job_that_a_heartbeat_showed_before_says_nothing_of_idle_members() -> None:
+    memory = SupplyMemory(beside_since=TIME - PHANTOM)
+    busy = a_member("i-1", BUSY, for_=PHANTOM)
+    assert busy.activity is not None
+    at_work, late = ((busy.activity.runner, TIME - PHANTOM),), (JobStart(NOW, TIME - 10, busy.activity.runner),)
+    idle = a_member("i-2", for_=700)
+    assert planned(a_demand(1, starts=late), idle, memory=replace(memory, begun=at_work)).memory.phantom == 1
+    assert planned(a_demand(1, starts=late), idle, memory=memory).memory.phantom == 0
+
+
+def test_a_heartbeat_that_shows_a_job_shows_that_idle_members_get_jobs() -> None:
+    memory = SupplyMemory(beside_since=TIME - PHANTOM)
+    busy = a_member("i-2", BUSY, for_=700)
+    assert busy.activity is not None
+    members = a_member("i-1", for_=700), busy
+    made = planned(a_demand(2, 1), *members, memory=memory)
+    assert (made.memory.phantom, made.memory.beside_since) == (0, TIME)
+    known = replace(memory, begun=((busy.activity.runner, TIME - 700),))  # each job says so once
+    assert planned(a_demand(2, 1), *members, memory=known).memory.phantom == 1
+
+
+def test_a_member_that_stops_listening_takes_no_job_from_the_count_of_phantoms_until_it_reports_one() -> None:
+    """GitHub may have dropped its registration instead."""
+    memory = SupplyMemory(beside_since=TIME - GHOST)
+    stopped = replace(a_member("i-1", BUSY), activity=None)
+    made = planned(a_demand(1, counted_at=TIME - 60), stopped, a_member("i-2", for_=700), memory=memory)
+    assert (made.memory.beside_since, made.withdraw) == (TIME - GHOST, ())
 
 
 def test_jobs_that_wait_for_long_beside_idle_members_are_phantoms_and_cost_one_probe() -> None:

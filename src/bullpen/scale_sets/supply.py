@@ -38,6 +38,7 @@ QUEUED = 20.0  # seconds that a job may be queued before the CI has announced it
 UNANNOUNCED = 300.0  # seconds in which one member waits for a queued job that the CI did not announce
 MARGIN = 900.0  # seconds of a member's threshold beyond the longest job
 RENEWED_BELOW = 300.0  # seconds of that margin that may be left
+BEGUN = 1000  # runners: more than a set gets while a message may be late
 BETWEEN_JOBS = 600.0  # seconds that a member may take from one job to the next registration: cleaning takes 120
 
 
@@ -62,6 +63,7 @@ class SupplyMemory:
     beside_since: float | None = None  # since when jobs wait although a member idles
     recalled_at: float | None = None
     queued: QueuedHint | None = None
+    begun: tuple[tuple[str, float], ...] = ()  # runners that a heartbeat showed with a job, and when it first did
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +103,30 @@ def plan(
         return _retired(memory, 0, members, renew, time)
     if demand is None or is_frozen:
         return SupplyPlan(replace(memory, beside_since=None), renew=renew, is_frozen=True)
-    memory = _fallen(_heeded(memory, demand, members, time), demand)
+    memory = _fallen(_heeded(_noted(memory, members, time), demand, members, time), demand)
     listening = sorted(_in(members, MemberState.IDLE), key=lambda one: (one.since, one.id))
     starting = _in(members, MemberState.STARTING)
     waiting = _waiting(demand, members, memory, time)
+    # One that stopped listening may have lost its registration instead. Until it reports a job, its job may wait.
+    unproven = _waiting(demand, [one for one in members if one.activity is not None], memory, time)
     if scale_set.state is not READY:
         return _retired(memory, waiting, members, renew, time)
     # One of another domain, class or image must not get a job of the set any more, and serves no need.
     unfit = {one.id: one for one in (*listening, *starting) if mismatch(one.instance, scale_set, needs)}
     strange, release = _leaving([*unfit.values()], time)
     idle, starting = ([one for one in some if one.id not in unfit] for some in (listening, starting))
-    memory = _beside(memory, demand, bool(waiting and idle), time)
+    memory = _beside(memory, demand, bool(unproven and idle), time)
     if waiting and memory.beside_since is not None and time - memory.beside_since >= PHANTOM:
         phantom = memory.phantom + waiting
         memory = replace(memory, phantom=phantom, phantom_at=now, phantom_since=time, beside_since=None)
-        waiting = 0
+        waiting = unproven = 0
     recall = _ghost(idle, memory, time) if waiting else ()
     memory = replace(memory, recalled_at=time) if recall else memory
     need = max(waiting + scale_set.rules.min, _probes(scale_set, demand, memory, time))
     have = len(idle) - len(recall) + len(starting) + claiming
     room = max(0, scale_set.rules.max - len(members) - claiming)
     claims = min(max(0, need - have), room)
-    spare = max(0, len(idle) - need) if not waiting else 0
+    spare = max(0, len(idle) - need) if not unproven else 0
     lingered = [one.id for one in idle if time - one.since >= linger]
     leaving = {*recall, *lingered[:spare]}
     old = [one for one in idle if one.listening is not None and one.listening.rules != served(scale_set).digest]
@@ -195,11 +199,21 @@ def _fallen(memory: SupplyMemory, demand: JobDemand) -> SupplyMemory:
     return replace(memory, phantom=phantom, phantom_at=rose if phantom else None)
 
 
+def _noted(memory: SupplyMemory, members: Sequence[SetMember], time: float) -> SupplyMemory:
+    """With the runners that have a job by now."""
+    known = dict(memory.begun)
+    fresh = [(one.activity.runner, time) for one in members if one.activity and one.activity.runner not in known]
+    return replace(memory, begun=(*memory.begun, *fresh)[-BEGUN:]) if fresh else memory
+
+
 def _beside(memory: SupplyMemory, demand: JobDemand, is_beside: bool, time: float) -> SupplyMemory:
-    """Since when jobs wait although a member idles. A job that starts begins it again: the CI works."""
+    """Since when jobs wait although a member idles. A job that starts begins it again: the CI works. The message about
+    a start may come minutes late: a job that a heartbeat showed before began then."""
     if not is_beside:
         return replace(memory, beside_since=None)
-    last_start = max((one.heard_at for one in demand.starts), default=0.0)
+    begun = dict(memory.begun)
+    starts = [min(one.heard_at, begun.get(one.runner, one.heard_at)) for one in demand.starts]
+    last_start = max([*starts, *begun.values()], default=0.0)
     since = time if memory.beside_since is None else memory.beside_since
     return replace(memory, beside_since=max(since, last_start))
 
