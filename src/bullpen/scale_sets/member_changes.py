@@ -5,12 +5,12 @@ the record is released or gets a new round; then the agent waits for its runner 
 gave to the runner in between still runs, whichever of them noticed it first.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
-from bullpen.errors import Conflict
+from bullpen.errors import BullpenError, Conflict, Refused
 from bullpen.model import set_member
 from bullpen.model.instance import Instance
 from bullpen.model.scale_set import ScaleSet
@@ -34,6 +34,14 @@ class MemberChanges:
         self._settings = settings
         self._current = current
         self._by = by
+        self._doubtful: dict[str, int] = {}  # ids of registrations that may have been removed, by instance
+
+    def doubtful(self, members: Sequence[SetMember]) -> list[SetMember]:
+        """Members that listen, and whose registration this process may have removed: it got no answer, or their record
+        did not change. The CI may give them no job."""
+        ids = {one.id: one.listening.id for one in members if one.listening is not None}
+        self._doubtful = {id: runner for id, runner in self._doubtful.items() if ids.get(id) == runner}
+        return [one for one in members if one.id in self._doubtful]
 
     async def renew(self, members: Sequence[SetMember]) -> None:
         now = self._ports.clock.now()
@@ -50,7 +58,8 @@ class MemberChanges:
             await self._ports.records.apply_each(changes)
 
     async def recall(self, members: Sequence[SetMember], why: str) -> None:
-        for one in await self._deregistered(members):
+        free, failure = await self._deregistered(members)
+        for one in free:
             event = set_member.Recalled(
                 at=self._ports.clock.now(),
                 by=self._by,
@@ -61,9 +70,17 @@ class MemberChanges:
             with suppress(Conflict):
                 await self._ports.records.apply(set_member.recall(one, event))
                 log.warning("runner of scale set registers again", set=self._current().name, instance=one.id, why=why)
+            self._doubtful.pop(one.id, None)
+        if failure is not None:
+            raise failure
 
     async def withdraw(self, members: Sequence[SetMember]) -> None:
-        await self.give_back(await self._deregistered(members))
+        free, failure = await self._deregistered(members)
+        await self.give_back(free)
+        for one in free:
+            self._doubtful.pop(one.id, None)
+        if failure is not None:
+            raise failure
 
     async def give_back(self, free: Sequence[Instance]) -> None:
         now, timings = self._ports.clock.now(), self._settings.timings
@@ -84,11 +101,19 @@ class MemberChanges:
         if changes:
             await self._ports.records.apply_each(changes)
 
-    async def _deregistered(self, members: Sequence[SetMember]) -> list[Instance]:
-        """Those whose registration the CI has removed: it knows of no job there."""
-        listening = [one for one in members if one.listening is not None]
-        if not listening:
-            return []
+    async def _deregistered(self, members: Sequence[SetMember]) -> tuple[list[Instance], BullpenError | None]:
+        """Those whose registration the CI has removed: it knows of no job there. Beside them the first failure, if a
+        removal failed: the others go on without it."""
+        listening = {one.id: one.listening for one in members if one.listening is not None}
+        self._doubtful |= {id: runner.id for id, runner in listening.items()}
         remove = self._ports.scale_sets.remove_runner
-        found = await gather_or_cancel([remove(one.listening.id) for one in listening if one.listening])
-        return [one.instance for one, removal in zip(listening, found, strict=True) if removal is Removal.REMOVED]
+        answers = await asyncio.gather(*(remove(runner.id) for runner in listening.values()), return_exceptions=True)
+        found = dict(zip(listening, answers, strict=True))
+        for id in [id for id, answer in found.items() if answer is Removal.BUSY or isinstance(answer, Refused)]:
+            del self._doubtful[id]
+        failures = [answer for answer in answers if isinstance(answer, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, BullpenError):
+                raise failure
+        free = [one.instance for one in members if found.get(one.id) is Removal.REMOVED]
+        return free, next((failure for failure in failures if isinstance(failure, BullpenError)), None)

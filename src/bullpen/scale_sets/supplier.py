@@ -170,6 +170,9 @@ class Supplier:
         await self._changes.withdraw([by_id[id] for id in made.withdraw])
         await self._changes.give_back([by_id[id].instance for id in made.release])
         await self._note(lacking)
+        doubtful = [one for one in self._changes.doubtful(members) if one.id not in made.withdraw]
+        if doubtful and not made.is_frozen:
+            await self._changes.recall(doubtful, "its registration may have been removed")
         is_busy = made.waiting or made.claims or self._bursts or any(_is_on_its_way(one) for one in members)
         return SOON if is_busy else QUIET
 
