@@ -67,16 +67,20 @@ async def make_set(world: World) -> ScaleSet:
     return stored
 
 
-async def main(world: World, ports: Ports, name: str) -> None:
-    """What a process of `serve` does, until it is killed."""
-    await Service(ports, world.settings, process=name).run(asyncio.Event())
+async def main(world: World, ports: Ports, name: str, stop: asyncio.Event | None = None) -> None:
+    """What a process of `serve` does, until it is killed or stops."""
+    await Service(ports, world.settings, process=name).run(stop or asyncio.Event())
 
 
 def serve(
-    world: World, name: str = "web-1", skew: float = 0.0, between: Callable[[Ports], Ports] = lambda ports: ports
+    world: World,
+    name: str = "web-1",
+    skew: float = 0.0,
+    between: Callable[[Ports], Ports] = lambda ports: ports,
+    stop: asyncio.Event | None = None,
 ) -> Process:
-    """A process of `serve`. `between` may change its access to the services."""
-    process, _ = world.start(name, lambda ports: main(world, between(ports), name), skew=skew)
+    """A process of `serve`. `between` may change its access to the services, `stop` is its SIGTERM."""
+    process, _ = world.start(name, lambda ports: main(world, between(ports), name, stop), skew=skew)
     world.agents[name] = process  # ends with the world
     return process
 

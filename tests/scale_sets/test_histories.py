@@ -59,6 +59,7 @@ class Mix:
     rates: Rates = CALM  # on the way of `serve` to the store and to GitHub
     index_lag: float = 0.0
     frees_on_close: bool = True
+    stops: float = 0.0  # a process of `serve` stops and another one starts, as in an update
     pauses: float = 0.0  # a process of `serve` stands still for longer than its lease
     cancels: float = 0.0  # a run is cancelled, whatever its jobs do
     phantoms: int = 0  # GitHub counts so many jobs that do not exist
@@ -71,8 +72,8 @@ MIXES = {
     "paused processes": Mix(pauses=0.06),
     "cancelled jobs": Mix(cancels=0.15),
     "a minimum": Mix(min=3, pauses=0.02),
-    "a cap": Mix(max=8, longest=30.0, pauses=0.06),
-    "a cap on a bad network": Mix(max=10, longest=30.0, rates=BAD_NETWORK, cancels=0.05),
+    "a cap": Mix(max=8, longest=30.0, index_lag=1.0, stops=0.06, pauses=0.06),
+    "a cap on a bad network": Mix(max=10, longest=30.0, rates=BAD_NETWORK, index_lag=1.0, cancels=0.05),
     "phantoms": Mix(max=25, longest=30.0, phantoms=6),
     "deleted sets": Mix(deletes=0.02),
     "outages": Mix(outages=(45.0, 400.0)),
@@ -81,6 +82,7 @@ MIXES = {
         max=25,
         longest=30.0,
         rates=BAD_NETWORK,
+        index_lag=1.0,
         frees_on_close=False,
         pauses=0.02,
         cancels=0.05,
@@ -99,7 +101,9 @@ class History:
         self.outage = Outage(world)
         self.runs: list[str] = []
         self.cancelled: set[str] = set()
-        self.paused = self.deleted = 0
+        self.paused = self.deleted = self.stopped = 0
+        self._started = 0
+        self._stops: dict[str, asyncio.Event] = {}
         self._serving = {f"web-{n}": self._serve(f"web-{n}") for n in range(REPLICAS)}
 
     async def play(self) -> None:
@@ -109,25 +113,32 @@ class History:
             count = min(left, self.random.choice([1, 1, 2, 4, 12]))
             self.runs.append(push(self.world, count, lasts=self.random.uniform(3, self.mix.longest)))
             left -= count
-            self._incidents()
+            self._incidents(is_late=left < JOBS / 4)
             assert invariants.always(self.world.memory) == []
         await outages
 
-    def _incidents(self) -> None:
+    def _incidents(self, *, is_late: bool) -> None:
+        """Those of the mix happen once at least."""
         hub, mix = hub_of(self.world), self.mix
         if self._happens(0.06):
             name = self.random.choice(list(self._serving))
-            self._serving[name].kill()
-            self._serving[name] = self._serve(f"{name}.{len(self.runs)}")
+            self._serving.pop(name).kill()
+            self._replace(name)
         if self._happens(0.02):
             for one in hub.sets.sets.values():
                 hub.sets.drop(one.id)
-        if self._happens(mix.pauses):
+        if self._happens(mix.stops) or (mix.stops and is_late and not self.stopped):
+            name = self.random.choice(list(self._serving))
+            del self._serving[name]
+            self._stops[name].set()
+            self.stopped += 1
+            self._replace(name)
+        if self._happens(mix.pauses) or (mix.pauses and is_late and not self.paused):
             self._pause(self.random.choice(list(self._serving.values())))
-        if self._happens(mix.cancels):
+        if self._happens(mix.cancels) or (mix.cancels and is_late and not self.cancelled):
             self.cancelled.add(run := self.random.choice(self.runs[-5:]))
             hub.cancel(hub.runs[run])
-        if self._happens(mix.deletes):
+        if self._happens(mix.deletes) or (mix.deletes and is_late and not self.deleted):
             self.deleted += len(hub.sets.sets)
             for id in list(hub.sets.sets):
                 hub.sets.delete(id)
@@ -147,8 +158,15 @@ class History:
         loop = asyncio.get_running_loop()
         loop.call_later(self.random.uniform(1, 3) * self.world.settings.timings.lease, process.resume)
 
+    def _replace(self, name: str) -> None:
+        """Start another process where one was killed or stops."""
+        self._started += 1
+        name = f"{name.partition('.')[0]}.{self._started}"
+        self._serving[name] = self._serve(name)
+
     def _serve(self, name: str) -> Process:
-        return serve(self.world, name, skew=self.random.uniform(-5, 5), between=self.outage.between)
+        stop = self._stops[name] = asyncio.Event()
+        return serve(self.world, name, skew=self.random.uniform(-5, 5), between=self.outage.between, stop=stop)
 
     def _happens(self, rate: float) -> bool:
         return rate > 0.0 and self.random.random() < rate
@@ -175,11 +193,13 @@ async def test_every_job_runs_once_and_nothing_stays_registered(mix: Mix, seed: 
         assert watched.most_members <= mix.max
         if mix.max < 20:
             assert watched.most_members == mix.max, "the cap was not reached"
+        assert bool(mix.stops) == bool(history.stopped)
         assert bool(mix.pauses) == bool(history.paused)
         assert bool(mix.cancels) == bool(history.cancelled)
         assert bool(mix.deletes) == bool(history.deleted)
 
         if mix.phantoms:  # they cost one probe, or what is registered anyway, and no machine more
+            set_of(world).phantoms = mix.phantoms  # GitHub has none of a set that was created since the last push
             await asyncio.sleep(800)
             assert set_of(world).phantoms == mix.phantoms
             assert len(members(world)) == max(1, mix.min)
