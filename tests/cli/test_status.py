@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -226,6 +227,8 @@ def test_watch_on_a_small_terminal_never_scrolls(
     assert screen.count("\n") == rows - 1  # the cursor stands in the last row, and the first one is still there
     assert max(map(len, screen.splitlines())) <= columns
     assert "more lines" in screen
+    # A terminal erases the last character of its line, if text as wide as the terminal stands before this.
+    assert not re.search(r"[^\n\033H]\033\[[KJ]", seen.decode().split("\033[H", 1)[1])
 
 
 @pytest.mark.slow

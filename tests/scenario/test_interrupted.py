@@ -1,12 +1,21 @@
-"""Signals to a provision at work: the first makes it give back what it holds, the second leaves that to others."""
+"""Signals to a command at work: the first makes it give back what it holds, the second leaves that to others. A closed
+terminal counts as the first."""
 
+import os
+import pty
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from scenario.commands import LONGEST
 from scenario.pool import Command, Pool
 from scenario.test_racing import stock
+from terminals import PROGRAM
 
 
 @pytest.fixture
@@ -19,7 +28,7 @@ def at_work(pool: Pool) -> Command:
     return command
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_makes_provision_give_everything_back(pool: Pool, at_work: Command, number: signal.Signals) -> None:
     at_work.send(number)
     ran = at_work.wait()
@@ -47,6 +56,59 @@ def test_a_second_signal_ends_it_at_once_and_refresh_pays_what_is_left(pool: Poo
     pool.settle()
     assert len(pool.on_offer()) == 2
     assert pool.audit() == []
+
+
+def test_a_terminal_whose_end_is_reported_twice_is_no_second_signal(pool: Pool, at_work: Command) -> None:
+    at_work.send(signal.SIGHUP)  # from the system
+    pool.until(lambda: "ShdPnd:\t0000000000000000" in status_of(at_work), "the signal was delivered")
+    at_work.send(signal.SIGHUP)  # from the shell
+    ran = at_work.wait()
+    assert ran.code == 130, ran
+    assert "twice" not in ran.answer["reason"]
+    assert len(ran.answer["discarded"]) == 3
+
+
+def status_of(command: Command) -> str:
+    return Path(f"/proc/{command.pid}/status").read_text()
+
+
+def test_a_run_whose_terminal_is_closed_gives_its_runners_back(pool: Pool) -> None:
+    stocked = stock(pool, 2)
+    with run_on_a_terminal(pool, "--count", "2", "--", "sleep", "600") as (process, terminal):
+        pool.until(lambda: pool.rows("SELECT state FROM jobs") == 2 * [("running",)], "both jobs run")
+        os.close(terminal)
+        assert process.wait(LONGEST) == 130
+    pool.settle()
+    assert pool.on_offer() == stocked
+    assert pool.audit() == []
+
+
+def test_below_nohup_a_run_outlives_its_terminal(pool: Pool) -> None:
+    stock(pool, 1)
+    go = pool.folder / "go"
+    os.mkfifo(go)
+    words = ["--count", "1", "--", "sh", "-c", f"read line < {go}"]
+    with run_on_a_terminal(pool, *words, below=("nohup",)) as (process, terminal):
+        pool.until(lambda: pool.rows("SELECT state FROM jobs") == [("running",)], "the job runs")
+        os.close(terminal)
+        go.write_text("go\n")
+        assert process.wait(LONGEST) == 0
+
+
+@contextmanager
+def run_on_a_terminal(
+    pool: Pool, *words: str, below: tuple[str, ...] = ()
+) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """`bullpen run` as the first process of a terminal: the system tells it when that is closed."""
+    terminal, program = pty.openpty()
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")}
+    line = ["setsid", "--ctty", *below, *PROGRAM, *pool.line("run", "--no-sync", *words)]
+    with subprocess.Popen(line, stdin=program, stdout=program, stderr=program, env=environ, cwd=pool.folder) as process:
+        os.close(program)
+        try:
+            yield process, terminal
+        finally:
+            process.kill()
 
 
 def test_a_signal_at_any_moment_of_a_provision_leaves_all_or_nothing(pool: Pool) -> None:

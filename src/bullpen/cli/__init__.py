@@ -27,10 +27,13 @@ def main() -> int:
     No signal causes a traceback or kills the process halfway. Until the work begins, `leave` handles signals; then the
     command does; at the end they are ignored, because the exit code is decided.
     """
-    for number in (_signal.SIGINT, _signal.SIGTERM):
+    stopping = [_signal.SIGINT, _signal.SIGTERM]
+    if _signal.getsignal(_signal.SIGHUP) != _signal.SIG_IGN:  # as it is below `nohup`
+        stopping.append(_signal.SIGHUP)
+    for number in stopping:
         _signal.signal(number, leave)
     code = _run(sys.argv[1:])
-    for number in (_signal.SIGINT, _signal.SIGTERM):
+    for number in stopping:
         _signal.signal(number, _signal.SIG_IGN)
     gc.freeze()  # Python collects garbage before it exits, and would look through everything that was imported
     _drop_unwritten_output()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, closing, suppress
@@ -10,7 +11,7 @@ from typing import NoReturn, TypeVar
 
 from bullpen.cli.output import complain
 from bullpen.cli.progress import TICK, ProgressDisplay
-from bullpen.cli.unix_signals import SIGNALS, finish, hold
+from bullpen.cli.unix_signals import finish, hold, replace_closed, stopping, terminals
 from bullpen.config import Settings
 from bullpen.errors import FailureCause, Interrupted
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
@@ -49,7 +50,8 @@ def perform_on(
     """Open a pool, run `work` on it, and return its result. `display` shows the progress, if not the usual one does.
 
     The first signal stops the work: through the event if it `stops` by itself, else by cancelling it, which is as safe
-    as a crash. A second signal ends this process at once; the remaining work stands in the records as debts.
+    as a crash. A second signal ends this process at once; the remaining work stands in the records as debts. A closed
+    terminal is no second signal: the system and the shell may both report it.
     """
     with closing(display or ProgressDisplay()) as progress:
         try:
@@ -83,22 +85,27 @@ async def _perform(opened: Opened[P], work: Work[P, T], progress: ProgressDispla
 
     task = loop.create_task(opened_and_done())
 
-    def on_signal() -> None:
+    def on_signal(number: signal.Signals) -> None:
+        if number is signal.SIGHUP:
+            replace_closed(at_start)
+            if stop.is_set():
+                return
         if stop.is_set():
             _leave(progress, as_json)
         stop.set()
-        text = "stopping: giving everything back (a second signal leaves at once)" if stops else "stopping"
-        tell(ProgressReport(WorkPhase.STOP, text))
         if not stops:
             task.cancel()
+        text = "stopping: giving everything back (a second signal leaves at once)" if stops else "stopping"
+        tell(ProgressReport(WorkPhase.STOP, text))
 
     async def tick() -> None:
         while True:
             await asyncio.sleep(TICK)
             progress.tick()
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, on_signal)
+    at_start = terminals()
+    for number in stopping():
+        loop.add_signal_handler(number, on_signal, number)
     ticking = loop.create_task(tick())
     try:
         return await task
@@ -113,13 +120,13 @@ async def _perform(opened: Opened[P], work: Work[P, T], progress: ProgressDispla
 
 
 def _leave(progress: ProgressDisplay, as_json: bool) -> NoReturn:
-    progress.close()
-    complain(
-        "interrupted twice: stopped at once; runners that were not given back are recorded as owed",
-        "Run `bullpen release --run-id ID` to give them back now; refresh and later commands do so when it is due.",
-        cause=FailureCause.INTERRUPTED,
-        as_json=as_json,
-    )
     with suppress(OSError):  # the reader is gone
+        progress.close()
+        complain(
+            "interrupted twice: stopped at once; runners that were not given back are recorded as owed",
+            "Run `bullpen release --run-id ID` to give them back now; refresh and later commands do so when it is due.",
+            cause=FailureCause.INTERRUPTED,
+            as_json=as_json,
+        )
         sys.stdout.flush()
     os._exit(Interrupted.exit_code)

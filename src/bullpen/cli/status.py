@@ -159,8 +159,10 @@ class Screen:
         erase = "\033[H" if self._shown else "\033[2J\033[H"
         self._shown = True
         width -= len(legible("…", sys.stdout)) - 1
-        # A line that is too long would take two, so that the last ones scroll.
-        say(erase + "\n".join(f"{cut(legible(line, sys.stdout), width)}\033[K" for line in lines) + "\033[J")
+        # A line that is too long would take two, so that the last ones scroll. What stood there before is erased first:
+        # behind a line as wide as the terminal, the cursor still stands on its last character.
+        *upper, lowest = [cut(legible(line, sys.stdout), width) for line in lines]
+        say(erase + "".join(f"\033[K{line}\n" for line in upper) + f"\033[J{lowest}")
 
     def is_read(self) -> bool:
         """False once the reader of a pipe has closed it: without a change, no write would find out."""

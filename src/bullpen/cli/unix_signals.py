@@ -1,16 +1,39 @@
-"""Signals after the work of an event loop.
+"""Signals of a command: which ones stop it, and what they do after the work of its event loop.
 
 A closing event loop removes its signal handlers. Without care SIGTERM would then kill the process, and Ctrl-C would
 print a traceback. So signals are blocked from the end of the work until `finish`, which runs after the loop is closed.
+
+A terminal that is closed sends SIGHUP: it stops a command as Ctrl-C does, unless `nohup` started the command.
 """
 
 import os
 import signal
+from collections.abc import Collection
 from types import FrameType
 
 from bullpen.errors import Interrupted
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def stopping() -> list[signal.Signals]:
+    """The signals that stop this process: not a SIGHUP that was ignored when it started."""
+    return [one for one in SIGNALS if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
+
+
+def terminals() -> list[int]:
+    """Those of stdin, stdout and stderr that are a terminal."""
+    return [number for number in (0, 1, 2) if os.isatty(number)]
+
+
+def replace_closed(before: Collection[int]) -> None:
+    """Read nothing from the terminals that were closed, and write nowhere: they would answer with an error, in the
+    middle of the work. `before` are the terminals at the start."""
+    for number in before:
+        if not os.isatty(number):
+            nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(nowhere, number)
+            os.close(nowhere)
 
 
 def hold() -> None:
@@ -24,13 +47,15 @@ def finish() -> None:
     The first signal, blocked or new, is ignored: it cannot change the result. A second one ends this process, because
     the reader of the answer may be gone.
     """
-    for number in SIGNALS:
+    for number in stopping():
         signal.signal(number, _too_late)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def _too_late(number: int, frame: FrameType | None) -> None:
-    for each in SIGNALS:
+    if number == signal.SIGHUP:  # twice for one closed terminal: from the system, and from the shell
+        return
+    for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _abandon)
 
 
