@@ -56,7 +56,7 @@ def test_machines_that_are_served_get_a_narrower_policy(bullpen: CommandLine) ->
         (("workflow", "--account", "acme"), "--account 'acme'"),
         (("workflow", "--role", "a role"), "--role 'a role'"),
         (("instance", "--launch"), "--launch: applies only to the policy workflow, not to instance"),
-        ((), "Missing argument"),
+        ((), "POLICY: must be one of control-plane, workflow, instance"),
     ],
 )
 def test_a_mistake_is_named(bullpen: CommandLine, arguments: tuple[str, ...], named: str) -> None:

@@ -166,10 +166,13 @@ def test_the_error_for_a_misspelt_command_names_the_right_one(bullpen: CommandLi
             "Did you mean --count? Run `bullpen provision --help`",
         ),
         (["job"], "bullpen job: a command is missing", "Name one of cancel, list, logs, show, submit."),
+        (["run"], "--count: must be given", "Run `bullpen run --help`"),
+        (["why"], "ID: must be given", "Run `bullpen why --help`"),
+        (["token", "create"], "--scope: must be one of read, operate, admin", "Run `bullpen token create --help`"),
         (["token"], "bullpen token: a command is missing", "Name one of create, list, revoke."),
     ],
 )
-def test_a_near_miss_gets_one_suggestion_and_a_group_lists_its_commands(
+def test_a_usage_error_names_what_was_meant_or_what_is_missing(
     bullpen: CommandLine, arguments: list[str], error: str, remedy: str
 ) -> None:
     ran = bullpen(*arguments)

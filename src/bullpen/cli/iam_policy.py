@@ -23,7 +23,7 @@ A workflow that may launch machines must be trusted like the control plane.
 
 
 @click.command("iam-policy", epilog=EPILOG)
-@click.argument("whose", type=click.Choice(["control-plane", "workflow", "instance"]))
+@click.argument("policy", type=click.Choice(["control-plane", "workflow", "instance"]))
 @click.option("--account", default="*", metavar="ID", help="Restrict the policy to resources of this account.")
 @click.option("--role", default="", metavar="NAME", help="Role of the machines [the name of aws.instance-profile].")
 @click.option(
@@ -32,7 +32,7 @@ A workflow that may launch machines must be trusted like the control plane.
 @click.option("--json", "as_json", is_flag=True, help="Print the policy on one line.")
 @pool_options
 @click.pass_obj
-def command(given: PoolOptions, whose: str, account: str, role: str, launch: bool, as_json: bool) -> int:
+def command(given: PoolOptions, policy: str, account: str, role: str, launch: bool, as_json: bool) -> int:
     """Print an IAM policy with exactly the permissions that the settings need.
 
     Makes no request to AWS and needs no credentials.
@@ -42,10 +42,10 @@ def command(given: PoolOptions, whose: str, account: str, role: str, launch: boo
         raise ConfigError(f"--account {shortened(account)}: must be the 12 digits of an account", field="--account")
     if not re.fullmatch(r"[\w+=,.@/-]{0,128}", role):
         raise ConfigError(f"--role {shortened(role)}: must be the name of a role", field="--role")
-    if launch and whose != "workflow":
-        raise ConfigError(f"--launch: applies only to the policy workflow, not to {whose}", field="--launch")
+    if launch and policy != "workflow":
+        raise ConfigError(f"--launch: applies only to the policy workflow, not to {policy}", field="--launch")
     from bullpen.wiring import iam_policy
 
-    policy = iam_policy(settings, whose, account, role, launch)
-    say(json.dumps(policy) if as_json else json.dumps(policy, indent=2))
+    document = iam_policy(settings, policy, account, role, launch)
+    say(json.dumps(document) if as_json else json.dumps(document, indent=2))
     return 0

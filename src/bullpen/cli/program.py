@@ -88,6 +88,8 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(exc, click.NoSuchOption):
             meant = nearest(field, exc.possibilities or ())
             text, remedy = f"{field}: no such option", f"Did you mean {meant}? {remedy}" if meant else remedy
+        elif isinstance(exc, click.MissingParameter) and exc.param is not None:
+            text = _missing(exc.param)
         elif isinstance(exc, NO_SUCH_COMMAND):  # of a group, such as `bullpen job`
             meant = nearest(exc.command_name, exc.possibilities or ())
             text = f"{shortened(exc.command_name)}: no such command"
@@ -122,6 +124,12 @@ def complete(instruction: str) -> int:
     from click.shell_completion import shell_complete
 
     return shell_complete(program, {}, "bullpen", "_BULLPEN_COMPLETE", instruction)
+
+
+def _missing(param: click.Parameter) -> str:
+    name = param.opts[0] if isinstance(param, click.Option) else param.metavar or (param.name or "").upper()
+    choices = param.type.choices if isinstance(param.type, click.Choice) else ()
+    return f"{name}: must be " + (f"one of {', '.join(map(str, choices))}" if choices else "given")
 
 
 def _option_of(error: click.UsageError) -> str:
