@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bullpen.engines.sqlite.migrations import FILE
-from bullpen.engines.sqlite.rows import to_micros
+from bullpen.model.times import to_micros
 from bullpen.model.worker import Accepted, Beat
 from bullpen.ports import Ports
 

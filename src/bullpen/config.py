@@ -20,7 +20,6 @@ Fraction = Annotated[float, Meta(gt=0, le=1)]
 Rate = Annotated[float, Meta(gt=0, le=1000)]
 Name = Annotated[str, Meta(pattern=limits.whole(limits.CLASS_NAME))]
 MEBIBYTE = 1024 * 1024
-LONGEST_JOB = 5 * 86400.0  # seconds that GitHub allows a job on a self-hosted runner
 PoolName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{2,31}\Z")]  # also valid for queues and templates
 
 
@@ -238,7 +237,7 @@ class Settings(Frozen, frozen=True):
 
         To replace a lost runner of a GitHub run, its record is needed as long as a job may take: five days.
         """
-        return max(self.timings.purge, LONGEST_JOB) if self.on_github else self.timings.purge
+        return max(self.timings.purge, limits.JOB_TIMEOUT[1]) if self.on_github else self.timings.purge
 
     @property
     def makes_queues(self) -> bool:

@@ -36,7 +36,6 @@ from bullpen.agent.progress import (
     RoundAttempt,
     SignalKind,
 )
-from bullpen.agent.store import base
 from bullpen.model import instance, signal
 
 NOW = 1_000_000.0
@@ -122,7 +121,6 @@ def test_the_agent_and_the_control_plane_use_the_same_words_in_the_same_order() 
     assert [kind.value for kind in SignalKind] == [kind.value for kind in signal.Kind]
     assert [state.value for state in InstanceState] == [s.value for s in instance.State if s is not instance.ABSENT]
     assert [kind.is_failure for kind in SignalKind] == [kind.is_failure for kind in signal.Kind]
-    assert base.TEXT_LIMIT == signal.TEXT_LIMIT
 
 
 # ------------------------------------------------------------------------------------------------------------- one life

@@ -23,7 +23,8 @@ from bullpen.agent.store.base import Grant, StoreUnreachable
 from bullpen.engines.sqlite.turnstile import Turnstile
 from bullpen.host.processes import ProcessIdentity, identify
 from bullpen.model.job import State as JobState
-from bullpen.model.signal import TEXT_LIMIT, Kind
+from bullpen.model.limits import REASON_LENGTH
+from bullpen.model.signal import Kind
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.ports import Registration
 from real_machines import Pool, a_pool, with_script
@@ -219,7 +220,7 @@ async def test_of_a_failed_script_s_megabytes_the_last_lines_are_reported(tmp_pa
         said = await pool.reported(await pool.launch(), Kind.FAILED)
         assert "exit code 1" in said.text
         assert said.text.endswith("the end")
-        assert len(said.text) <= TEXT_LIMIT
+        assert len(said.text) <= REASON_LENGTH
 
 
 async def test_a_service_that_the_script_starts_belongs_to_the_machine(tmp_path: Path) -> None:

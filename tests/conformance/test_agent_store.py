@@ -35,7 +35,6 @@ from bullpen.agent.build import build_id
 from bullpen.agent.decide import ABSENT
 from bullpen.agent.progress import End, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import (
-    TEXT_LIMIT,
     AgentStore,
     NoCredentials,
     Order,
@@ -47,6 +46,7 @@ from bullpen.model import job as jobs
 from bullpen.model import worker as workers
 from bullpen.model.instance import Instance
 from bullpen.model.job import Result
+from bullpen.model.limits import REASON_LENGTH
 from bullpen.model.worker import WorkerFate
 from bullpen.ports import Secret
 from conformance import agent_stores
@@ -253,11 +253,11 @@ def test_a_worker_that_has_stopped_is_cleaned_up_at_once(
 def test_a_signal_says_what_of_which_round(side: Side, store: AgentStore) -> None:
     side.put(running())
     record = seen(store)
-    store.report(SignalKind.REG_FAILED, record, "x" * (TEXT_LIMIT + 1))
+    store.report(SignalKind.REG_FAILED, record, "x" * (REASON_LENGTH + 1))
     signal = side.signal()
     assert signal is not None
     assert (signal.kind, signal.run_id, signal.round) == ("UD_REG_FAILED", "run-1", record.round)
-    assert signal.text == "x" * TEXT_LIMIT
+    assert signal.text == "x" * REASON_LENGTH
 
 
 def test_every_signal_has_a_higher_number_than_any_before_even_of_an_earlier_process(

@@ -7,7 +7,8 @@ import pytest
 
 from builders import NOW, later
 from bullpen.model.activity import LONGEST
-from bullpen.model.signal import SEQ_STEP, TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal
+from bullpen.model.limits import REASON_LENGTH
+from bullpen.model.signal import SEQ_STEP, Heartbeat, Kind, Pulse, Signal
 from bullpen.ports import Signals
 
 SIGNAL = Signal("i-1", Kind.REG_OK, "run-1", "round-1", seq=5, text="the last lines\nof a script: ü, 'quoted'")
@@ -22,7 +23,7 @@ async def test_a_signal_is_read_as_it_was_reported(signals: Signals) -> None:
 
 
 async def test_a_signal_with_a_text_of_full_length_is_kept_whole(signals: Signals) -> None:
-    long = replace(SIGNAL, text="x" * TEXT_LIMIT)
+    long = replace(SIGNAL, text="x" * REASON_LENGTH)
     await signals.report(long)
     assert (await signals.read(["i-1"]))["i-1"].signal == long
 

@@ -5,17 +5,22 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, get_args, get_origin
 
 import msgspec
 import pytest
 
+import bullpen
 import bullpen.schema
 from bullpen.action.input_specs import INPUTS
-from bullpen.config import Limits, ResourceClass
+from bullpen.agent.aws import boot
+from bullpen.config import Engines, Limits, ResourceClass, ScaleSetSettings, Settings
 from bullpen.model import limits
 from bullpen.schema.base import AnswerBody, RequestBody
 from bullpen.schema.requests import ProvisionRun
+
+SOURCES = Path(bullpen.__file__).parent
 
 
 def structs() -> Iterator[type[msgspec.Struct]]:
@@ -69,3 +74,16 @@ def test_settings_http_and_action_have_the_same_bounds() -> None:
     assert (getattr(asked["cpu"], "le", None), getattr(asked["mem"], "le", None)) == (limits.CPU, limits.MEM)
     assert INPUTS["instance-count"].type.allowed == f"a whole number from 1 to {limits.COUNT}"
     assert INPUTS["max-runtime-min"].type.allowed == f"a whole number from 1 to {limits.RUNTIME_MINUTES} minutes"
+    assert boot.TEXT_LIMIT == limits.REASON_LENGTH  # user data has no room for the module of limits
+    assert Settings(engines=Engines(ci="github")).remembers == limits.JOB_TIMEOUT[1]
+    assert 60 * ScaleSetSettings(events="any").max_runtime_min == limits.WAIT_SECONDS  # what GitHub gives a job
+
+
+def test_a_limit_is_written_down_once() -> None:
+    """What `limits` names is not repeated as a number or a text elsewhere; boot.py has a copy, which is compared."""
+    repeated = re.compile(
+        r"\b2 ?\*\* ?53\b|\b(5|6) \* (86400|3600)|\"(set|session|repository):\"|\b1,000 beats|= 900\b(?!\.)"
+    )
+    sources = [one for one in SOURCES.rglob("*.py") if one.name != "limits.py"]
+    found = [(one.name, match[0]) for one in sources for match in repeated.finditer(one.read_text())]
+    assert found == []

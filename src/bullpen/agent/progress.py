@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.limits import SET_PREFIX
 
 if TYPE_CHECKING:
     from bullpen.model.activity import Activity, Listening
@@ -25,9 +26,6 @@ class InstanceState(StrEnum):
     RUNNING = "running"
     TERMINATED = "terminated"
 
-
-OF_SET = "set:"
-"""How the run id of an instance begins that serves a scale set: `model.scale_set.ID_PREFIX`."""
 
 SERVING = (InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING)
 """A run has the instance, or is about to."""
@@ -71,7 +69,7 @@ class InstanceRecord:
     @property
     def serves_set(self) -> bool:
         """Whether its owner is a scale set of the CI, not a run."""
-        return self.run_id.startswith(OF_SET)
+        return self.run_id.startswith(SET_PREFIX)
 
 
 class Phase(Enum):

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord
 from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, SignalKind
-from bullpen.agent.store.base import TEXT_LIMIT, AgentStore, StoreUnreachable
+from bullpen.agent.store.base import AgentStore, StoreUnreachable
 from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
+from bullpen.model.limits import REASON_LENGTH
 
 PATIENCE = 5.0  # seconds for everything below the agent to end
 LINES = 30
@@ -53,7 +54,7 @@ def leave(
     known, is_clear = progress.seen if record is UNKNOWN else record, True
     if isinstance(known, InstanceRecord) and (kind := last_report(known, progress)) is not None:
         try:
-            store.report(kind, known, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT))
+            store.report(kind, known, log.closing(f"the agent has stopped: {reason}", REASON_LENGTH))
         except Exception as exc:
             # Whatever went wrong may go wrong here as well; the rest of leaving matters more.
             log(f"cannot report that it stops: {exc}")

@@ -18,11 +18,11 @@ from bullpen.config import Liveness, Settings
 from bullpen.errors import ConfigError
 from bullpen.liveness.bindings import apply_bindings
 from bullpen.liveness.schema import HeartbeatAnswer, HeartbeatRequest, validated
+from bullpen.model import limits
 from bullpen.model.worker import ABSENT, ACTIVE, Accepted, Beat, Rejected, State
 from bullpen.ports import Chance, Ports
 
 BY = "heartbeat"
-MOST_BEATS = 1000  # in one batch
 BEATS_PER_LEASE = 3  # one may be late, one lost
 JITTER = 0.1  # so that workers that started together do not beat together
 STRETCH = 2.0  # under load: a lease twice as long halves the beats
@@ -44,8 +44,8 @@ async def record_heartbeats(
     ports: Ports, settings: Settings, requests: Sequence[HeartbeatRequest], *, overloaded: bool = False
 ) -> list[Recorded | ConfigError]:
     """Receive beats in one write, each on its own; one that is not valid fails alone."""
-    if not 1 <= len(requests) <= MOST_BEATS:
-        raise ConfigError(f"heartbeats: {len(requests)} in one request, must be 1 to {MOST_BEATS}")
+    if not 1 <= len(requests) <= limits.BEATS:
+        raise ConfigError(f"heartbeats: {len(requests)} in one request, must be 1 to {limits.BEATS}")
     checked = [_validated_or_mistake(request) for request in requests]
     good = [(one, "") for one in checked if not isinstance(one, ConfigError)]
     recorded = iter(await record_validated(ports, settings, good, overloaded=overloaded))

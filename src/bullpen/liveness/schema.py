@@ -12,20 +12,19 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bullpen.errors import ConfigError
+from bullpen.model import limits
 from bullpen.model.activity import LONGEST as LONGEST_ACTIVITY
-from bullpen.model.limits import NOT_RESERVED, RESERVED
 from bullpen.model.worker import Card, State
 
 LONGEST_NAME = 128  # of a key, an instance, a domain, a job, a capability, a build
 LONGEST_VALUE = 1024  # of one extra
 MOST_JOBS = 1000  # named in one list of one beat; more come with the next
-MOST_ENTRIES = 64  # capabilities, and extras
-LARGEST_NUMBER = 2**53  # what JSON carries exactly
+MOST_EXTRAS = 64
 SHOWN = 60  # characters of a wrong value
 
 Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 Word = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-Count = Annotated[int, Meta(ge=0, le=LARGEST_NUMBER)]
+Count = Annotated[int, Meta(ge=0, le=limits.NUMBER)]
 
 
 WORD = "be printable characters without spaces"
@@ -43,7 +42,7 @@ class Binding(Struct, frozen=True, gc=False, forbid_unknown_fields=True, rename=
     """A job, and the fence under which the worker has it: another assignment of the same job is another binding."""
 
     job_id: Annotated[Word, Meta(description="Id of the job.")]
-    fence: Annotated[int, Meta(ge=1, le=LARGEST_NUMBER, description="Assignment of the job that the worker has.")]
+    fence: Annotated[int, Meta(ge=1, le=limits.NUMBER, description="Assignment of the job that the worker has.")]
 
     def __post_init__(self) -> None:
         _check_word("jobId", self.job_id)
@@ -53,14 +52,18 @@ class WorkerMetadata(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What a worker reports about itself. Sent with the first beat and when it changes."""
 
     capabilities: Annotated[
-        tuple[Word, ...], Meta(max_length=MOST_ENTRIES, description="Capabilities that jobs may ask for.")
+        tuple[Word, ...],
+        Meta(
+            max_length=limits.CAPABILITIES,
+            description="Capabilities that jobs may ask for.",
+        ),
     ] = ()
     build_id: Annotated[Name, Meta(description="Build of the worker.")] = ""
     host: Annotated[Name, Meta(description="Host of the worker.")] = ""
     pid: Annotated[Count, Meta(description="Process id of the worker.")] = 0
     agent_version: Annotated[Name, Meta(description="Version of the worker.")] = ""
     extras: Annotated[
-        Annotated[dict[Name, Annotated[str, Meta(max_length=LONGEST_VALUE)]], Meta(max_length=MOST_ENTRIES)],
+        Annotated[dict[Name, Annotated[str, Meta(max_length=LONGEST_VALUE)]], Meta(max_length=MOST_EXTRAS)],
         Meta(description="Anything else, by name."),
     ] = msgspec.field(default_factory=dict)
 
@@ -145,8 +148,8 @@ class HeartbeatRequest(
     def __post_init__(self) -> None:
         # All at once: in nearly every beat nothing is wrong.
         words = f"{self.key}{self.request_id}{self.domain}"
-        if words.startswith(RESERVED):
-            raise BadText("workerInstanceKey", self.key, NOT_RESERVED)
+        if words.startswith(limits.RESERVED):
+            raise BadText("workerInstanceKey", self.key, limits.NOT_RESERVED)
         if words.isprintable() and " " not in words and (not self.activity or str(self.activity).isprintable()):
             return
         _check_word("workerInstanceKey", self.key)

@@ -7,13 +7,17 @@ it with `re.fullmatch`, or `whole()` it for msgspec, which searches.
 # ---- runs
 
 RUN_ID_LENGTH = 128  # characters: a run id is also a label at the CI
-RESERVED = ("set:", "session:", "repository:")
+SET_PREFIX = "set:"
+SESSION_PREFIX = "session:"
+REPOSITORY_PREFIX = "repository:"
+RESERVED = (SET_PREFIX, SESSION_PREFIX, REPOSITORY_PREFIX)
 """Beginnings of the ids of scale sets, which are also run ids, of their sessions, and of repositories: all stories are
 found by id alone."""
-NOT_RESERVED = "not begin with set:, session: or repository:"
+NOT_RESERVED = f"not begin with {SET_PREFIX}, {SESSION_PREFIX} or {REPOSITORY_PREFIX}"
 ATTEMPTS = 9999  # of a workflow run, as its page numbers them
 RUNTIME_MINUTES = 7 * 24 * 60  # no job of a CI system lasts longer than a week
-WAIT_SECONDS = 6 * 3600  # for room under a cap: GitHub ends a job that has no other limit after six hours
+USUAL_JOB_SECONDS = 6 * 3600  # GitHub ends a job that sets no limit of its own after six hours
+WAIT_SECONDS = USUAL_JOB_SECONDS  # for room under a cap: the job that waits lasts no longer
 COUNT = 1000  # runners of one provision: more is a typing error, not a run
 IDEMPOTENCY_KEY_LENGTH = 128  # characters; a random key has 32
 
@@ -43,6 +47,7 @@ COMMAND_BYTES = 32 * 1024  # of all words: a record stays small, and a script be
 JOB_NAME_LENGTH = 128  # characters
 JOB_INDEX = 1_000_000  # far above the jobs of any run
 CAPABILITY_LENGTH = 63  # characters
+CAPABILITIES = 64  # of one worker
 ARTIFACT_PATTERNS = 20
 ARTIFACT_PATTERN_LENGTH = 256  # characters
 POSTPONE_SECONDS = 300  # that a job is kept for one runner: its run asks again, and if that dies, the job is free then
@@ -55,11 +60,16 @@ CLI_PAGE = 10_000  # entries of a list on the command line, which reads the stor
 NUMBER = 2**53  # the largest whole number that every JSON parser reads exactly
 KEY_LENGTH = 128  # characters of a worker's key
 
+# ---- queues
+
+DELAY_SECONDS = 900  # that a ticket is delayed: SQS delays none for longer
+
 # ---- what agents and jobs send
 
 ROUND_LENGTH = 64  # characters; the control plane draws 16
+BEATS = 1000  # heartbeats in one request
 RETRIES = 100  # of a job that failed, by `bullpen run`
-REASON_LENGTH = 2000  # characters: why a job ended, which its record keeps
+REASON_LENGTH = 2000  # characters that are kept of a reason: why a job ended, the last lines of a script that failed
 SIGNAL_TEXT_LENGTH = 8000  # characters: the end of a log, of which the record keeps less
 EXIT_CODES = (-255, 2**31)  # negative: the signal that ended the process
 LOG_CHUNK = 256 * 1024  # bytes of a log in one request

@@ -18,9 +18,10 @@ from enum import StrEnum
 
 from bullpen.errors import Conflict
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model import limits
 from bullpen.model.transition import Event, Guard, steps_in, transition
 
-ID_PREFIX = "repository:"
+ID_PREFIX = limits.REPOSITORY_PREFIX
 """Before the name. The stories of all records are found by id alone, and the key of a worker may have a slash too."""
 OTHERS_KEPT = 10  # ids that came later: enough to recognise those that still run, and the record stays small
 

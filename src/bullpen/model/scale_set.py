@@ -28,10 +28,11 @@ from enum import StrEnum
 
 from bullpen.errors import Conflict
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model import limits
 from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import Check, Debt, Event, Guard, steps_in, transition
 
-ID_PREFIX = "set:"
+ID_PREFIX = limits.SET_PREFIX
 """Before the set's name. The stories of all records are found by id alone, and a name may look like any of theirs."""
 
 

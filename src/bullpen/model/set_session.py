@@ -26,9 +26,10 @@ from typing import Any, TypeVar
 
 from bullpen.errors import Conflict
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model import limits
 from bullpen.model.transition import Check, Event, Guard, steps_in, transition
 
-ID_PREFIX = "session:"
+ID_PREFIX = limits.SESSION_PREFIX
 """Before the set's name: the stories of all records are found by id alone."""
 WAITING_LIMIT = 50  # jobs: people read them
 STARTED_LIMIT = 200  # jobs: an agent reports its job within seconds, and the record must fit into an item

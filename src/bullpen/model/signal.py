@@ -40,9 +40,6 @@ class Kind(StrEnum):
 
 _LADDER = {kind: rank for rank, kind in enumerate(Kind)}
 
-TEXT_LIMIT = 2000
-"""Characters of a signal's text that are kept: the last lines of a failed script, not its megabyte of output."""
-
 BUSY = "busy:"
 """How the text of a failure to deregister begins if a job runs there: what agents send. `Signal.is_busy` reads it."""
 

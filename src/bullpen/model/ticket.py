@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.limits import NUMBER
 
 TICKET_LIMIT = 4096
 """Characters of the longest ticket that is read. Bullpen's have about 300; a longer one has another author."""
@@ -100,7 +101,7 @@ def _text(found: dict[str, object], name: str, *, empty: bool = False) -> str:
 
 def _count(found: dict[str, object], name: str) -> int:
     value = found.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0 or value >= 2**53:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0 or value >= NUMBER:
         raise ValueError(f"{name} is {value!r}, not a whole number from 0")
     return value
 

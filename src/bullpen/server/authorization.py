@@ -13,12 +13,12 @@ from bullpen.auth.tokens import Operator, RunIdentity
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.model import label as labels
+from bullpen.model import limits
 from bullpen.model.trust import bare
 from bullpen.schema.requests import ProvisionRun
 from bullpen.server.authentication import forbidden
 from bullpen.settings.github import covers
 
-LONGEST = 6 * 3600.0  # seconds for which a run may hold runners that it asks for itself
 LEAVE_IT_OUT = "Leave it out."
 
 
@@ -49,7 +49,7 @@ def _of_run(settings: Settings, speaker: RunIdentity, label: str, data: Provisio
             error = f"label {label}: it names class {named}, and resourceClass is {data.resource_class}"
             raise forbidden(error, "Both must name the same class.")
         settings.resource_class(named)
-    longest = max(LONGEST, settings.timings.max_runtime)
+    longest = max(limits.USUAL_JOB_SECONDS, settings.timings.max_runtime)
     if data.max_runtime_min is not None and 60.0 * data.max_runtime_min > longest:
         error = f"maxRuntimeMin {data.max_runtime_min}: with a run's token at most {longest / 60:.0f} minutes"
         remedy = "Ask for less, or have timings.max-runtime raised in the server's settings."

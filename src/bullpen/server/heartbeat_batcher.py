@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from bullpen.errors import BullpenError, Unavailable
-from bullpen.liveness.heartbeat import MOST_BEATS, Recorded
+from bullpen.liveness.heartbeat import Recorded
 from bullpen.liveness.schema import HeartbeatRequest
+from bullpen.model import limits
 
 MOST_WAITING = 50_000  # beats; more than a process can write within any lease
 AT_ONCE = 2  # groups under way: while one is being answered the next is being written
@@ -34,7 +35,7 @@ class HeartbeatBatcher:
         self._tasks: list[asyncio.Task[None]] = []
 
     def submit(self, beats: Beats, done: Done) -> None:
-        """Have beats written together (at most `MOST_BEATS`); `done` is called with their results, or with the error
+        """Have beats written together (at most `limits.BEATS`); `done` is called with their results, or with the error
         that kept them from being written."""
         if self._beats + len(beats) > MOST_WAITING:
             done(Unavailable("more heartbeats arrive than can be written"))
@@ -67,7 +68,7 @@ class HeartbeatBatcher:
     def _next_group(self) -> tuple[list[tuple[Beats, Done]], Beats]:
         group = [self._waiting.popleft()]
         beats = list(group[0][0])
-        while self._waiting and len(beats) + len(self._waiting[0][0]) <= MOST_BEATS:
+        while self._waiting and len(beats) + len(self._waiting[0][0]) <= limits.BEATS:
             group.append(self._waiting.popleft())
             beats += group[-1][0]
         return group, beats

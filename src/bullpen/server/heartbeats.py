@@ -16,8 +16,9 @@ import msgspec
 from bullpen.auth.tokens import AgentIdentity, Operator, Speaker
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
-from bullpen.liveness.heartbeat import MOST_BEATS, record_validated
+from bullpen.liveness.heartbeat import record_validated
 from bullpen.liveness.schema import HeartbeatAnswer, HeartbeatRequest
+from bullpen.model import limits
 from bullpen.model.worker import Rejected
 from bullpen.ports import Clock, Ports
 from bullpen.schema.error import ErrorAnswer
@@ -127,8 +128,8 @@ class Heartbeats:
 
     def _receive_batch(self, speaker: Operator | AgentIdentity, body: bytes, reply: Reply) -> None:
         items = self._decoded(body)
-        if not 1 <= len(items) <= MOST_BEATS:
-            raise bad_input("heartbeats: too many or none", "heartbeats", len(items), f"1 to {MOST_BEATS} beats")
+        if not 1 <= len(items) <= limits.BEATS:
+            raise bad_input("heartbeats: too many or none", "heartbeats", len(items), f"1 to {limits.BEATS} beats")
         checked: list[tuple[HeartbeatRequest, str] | Problem] = []
         for item in items:
             try:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from bullpen.config import Aws, ResourceClass, Settings
-from bullpen.model.limits import TYPE_PATTERN, TYPE_PATTERN_ALLOWED, TYPE_PATTERNS
+from bullpen.model.limits import DELAY_SECONDS, TYPE_PATTERN, TYPE_PATTERN_ALLOWED, TYPE_PATTERNS
 from bullpen.settings.redaction import shortened
 
 ENDPOINT = r"https?://[^/?#@\s]+(/[^?#\s]*)?"
@@ -18,7 +18,6 @@ TAG_TEXT = r"[\w \t+=.:/@-]"
 RESERVED_TAGS = ("aws:", "bullpen:")
 QUEUE_NAME_LIMIT = 80
 INHERITS_LIMIT = 98  # each may have two spellings, and all of them must fit into the 4 KB of a DynamoDB expression
-LONGEST_DELAY = 900  # seconds that SQS can delay a message
 
 
 def impossible_types(classes: Mapping[str, ResourceClass]) -> Iterator[str]:
@@ -52,8 +51,8 @@ def impossible_aws(settings: Settings) -> Iterator[str]:
         if (number := len(set(inherited))) > INHERITS_LIMIT:
             limit = f"must be at most {INHERITS_LIMIT}, the limit of one DynamoDB query"
             yield f"trust.inherits of {domain!r} has {number} trust domains: {limit}"
-    if settings.timings.put_back > LONGEST_DELAY:
-        yield f"timings.put-back ({settings.timings.put_back:g}) must be at most {LONGEST_DELAY}, the limit of SQS"
+    if settings.timings.put_back > DELAY_SECONDS:
+        yield f"timings.put-back ({settings.timings.put_back:g}) must be at most {DELAY_SECONDS}, the limit of SQS"
 
 
 def _impossible_machines(aws: Aws) -> Iterator[str]:

@@ -17,9 +17,8 @@ from bullpen.agent.decide import (
     Wait,
     decide,
 )
-from bullpen.agent.progress import OF_SET, AgentProgress, InstanceRecord, InstanceState, SignalKind
+from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, SignalKind
 from bullpen.model.activity import Activity, Listening, parse_listening
-from bullpen.model.scale_set import ID_PREFIX
 
 LIMITS = SelfStopLimits(appears_within=60.0, max_runtime=1800.0, idle=420.0)
 CLAIMED = InstanceRecord(InstanceState.CLAIMED, "set:m", "r1", 2000.0, trust_domain="t")
@@ -41,10 +40,6 @@ def next_after(progress: AgentProgress, record: InstanceRecord = RUNNING, at: fl
 
 def is_idle(action: Action) -> bool:
     return isinstance(action, Wait)
-
-
-def test_the_agent_knows_the_run_id_of_a_set() -> None:
-    assert OF_SET == ID_PREFIX
 
 
 # ------------------------------------------------------------------------------------------------------------ heartbeat

@@ -15,12 +15,13 @@ import pytest
 from bullpen.agent.aws.dynamodb import DynamoDB, DynamoRefused, DynamoThrottled, DynamoUnanswered
 from bullpen.agent.config import Config
 from bullpen.agent.progress import InstanceRecord, InstanceState, LeaseHolder, SignalKind
-from bullpen.agent.store.base import TEXT_LIMIT, NoCredentials, OwnList, StoreUnreachable
+from bullpen.agent.store.base import NoCredentials, OwnList, StoreUnreachable
 from bullpen.agent.store.dynamodb import ATTEMPTS, RUNNING_EVERY, WAITING_EVERY, DynamoStore
 from bullpen.engines.aws.dynamodb import entries, items
 from bullpen.engines.aws.dynamodb.schema import table_definition
 from bullpen.model import instance, worker
 from bullpen.model.instance import Instance
+from bullpen.model.limits import REASON_LENGTH
 from bullpen.model.worker import Worker
 from fakes.java_engines import Engines
 
@@ -219,11 +220,11 @@ def test_a_beat_is_one_request(store: DynamoStore, table: Table) -> None:
 
 def test_a_signal_names_its_kind_and_its_round(store: DynamoStore) -> None:
     store.report(SignalKind.CLAIM_SEEN, CLAIMED, "")
-    store.report(SignalKind.REG_FAILED, CLAIMED, "x" * (TEXT_LIMIT + 1))
+    store.report(SignalKind.REG_FAILED, CLAIMED, "x" * (REASON_LENGTH + 1))
     found = stored(store, "WS")
     assert found is not None
     assert found["value"] == {"M": {"signal": {"S": "UD_REG_FAILED"}, "runId": {"S": "run-1"}}}
-    assert (found["round"], found["seq"], found["text"]) == ({"S": "a1"}, {"N": "2"}, {"S": "x" * TEXT_LIMIT})
+    assert (found["round"], found["seq"], found["text"]) == ({"S": "a1"}, {"N": "2"}, {"S": "x" * REASON_LENGTH})
     assert datetime.fromisoformat(found["updatedAt"]["S"]) <= datetime.now(UTC)
     assert int(found["ttl"]["N"]) > (datetime.now(UTC) + timedelta(days=6)).timestamp()
 

@@ -12,7 +12,8 @@ from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.engines.system import SystemClock
 from bullpen.model.boot import ITEM, failure_kind, machine_arn
 from bullpen.model.instance import CLAIMED, Instance
-from bullpen.model.signal import TEXT_LIMIT, Kind, Pulse, Signal
+from bullpen.model.limits import REASON_LENGTH
+from bullpen.model.signal import Kind, Pulse, Signal
 from bullpen.pool.watcher import SignalFailed, reaching
 from engines.aws.counted import a_bench
 from engines.aws.tables import a_table
@@ -77,7 +78,7 @@ async def test_a_machine_that_writes_anything_spoils_no_read(engines: Engines, a
         await leave_word(bench.table, ID, "x" * 10_000)
         (long,) = (await served(bench.table).read([ID])).values()
         assert long.signal is not None
-        assert len(long.signal.text) == TEXT_LIMIT
+        assert len(long.signal.text) == REASON_LENGTH
         key = raw_key(failure_kind(machine_arn(REGION, ground.ACCOUNT, ID)), ITEM)
         await bench.table.put({**key, "text": {"N": "1"}})
         (other,) = (await served(bench.table).read([ID])).values()

@@ -12,7 +12,8 @@ from bullpen.engines.aws.dynamodb.items import Item, number, raw_key, text
 from bullpen.engines.aws.dynamodb.signals import SIGNALS_LAST, DynamoSignals
 from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.system import SystemClock
-from bullpen.model.signal import SEQ_STEP, TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal
+from bullpen.model.limits import REASON_LENGTH
+from bullpen.model.signal import SEQ_STEP, Heartbeat, Kind, Pulse, Signal
 from conformance.leases import accepted
 from engines.aws.counted import Bench, a_bench
 from fakes.aws_fixtures import MakeSettings
@@ -97,7 +98,7 @@ async def test_only_the_beginning_of_a_long_text_is_read(engines: Engines, aws_s
         await signals.report(replace(SIGNAL, text="x" * 300_000))
         signal = (await signals.read(["i-1"]))["i-1"].signal
         assert signal is not None
-        assert signal.text == "x" * TEXT_LIMIT
+        assert signal.text == "x" * REASON_LENGTH
 
 
 async def test_an_agent_and_the_server_write_a_signal_into_the_same_item(

@@ -9,8 +9,8 @@ import pytest
 
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.health import SqliteHealth
-from bullpen.engines.sqlite.rows import to_micros
 from bullpen.engines.system import SystemClock
+from bullpen.model.times import to_micros
 from bullpen.ports import FailingLoop
 
 pytestmark = pytest.mark.real_loop

@@ -21,10 +21,10 @@ from builders import (
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.notify import Listener
 from bullpen.engines.sqlite.records import SqliteRecords
-from bullpen.engines.sqlite.rows import to_micros
 from bullpen.engines.sqlite.turnstile import connect
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import Instance
+from bullpen.model.times import to_micros
 from conformance.landing import land
 
 pytestmark = pytest.mark.real_loop

@@ -22,9 +22,6 @@ from bullpen.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from bullpen.model.served_set import ServedSet
 
-TEXT_LIMIT = 2000
-"""Characters of a signal's text: the control plane shows them to people."""
-
 
 class StoreUnreachable(Exception):
     """The store did not answer. Nothing is known; a write may or may not have landed."""
@@ -169,7 +166,7 @@ class AgentStore(Protocol):
         """
 
     def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
-        """Write a signal of this record's round and wake the control plane; `text` is cut to TEXT_LIMIT.
+        """Write a signal of this record's round and wake the control plane; `text` is cut to `limits.REASON_LENGTH`.
 
         Its number is higher than that of every signal of the instance before it, also of an earlier process.
         """

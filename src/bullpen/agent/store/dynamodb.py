@@ -26,7 +26,6 @@ from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.progress import SERVING, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import (
     NO_SETS,
-    TEXT_LIMIT,
     Grant,
     NoCredentials,
     OwnList,
@@ -37,6 +36,7 @@ from bullpen.engines.aws.dynamodb import entries, items
 from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, raw_key, text
 from bullpen.errors import Refused as Unreadable
 from bullpen.model.instance import Instance
+from bullpen.model.limits import REASON_LENGTH
 from bullpen.model.signal import SEQ_STEP, direct_key
 from bullpen.model.worker import Card, Worker
 from bullpen.model.worker import State as WorkerState
@@ -121,7 +121,7 @@ class DynamoStore:
         signal: dict[str, Value | None] = {
             "value": {"M": {"signal": text(kind), "runId": text(record.run_id)}},
             "round": text(record.round),
-            "text": text(words[:TEXT_LIMIT]),
+            "text": text(words[:REASON_LENGTH]),
             "ttl": number(int(time.time() + SIGNALS_LAST)),
         }
         for _ in range(ATTEMPTS):

@@ -20,7 +20,6 @@ from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.progress import End, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import (
-    TEXT_LIMIT,
     Grant,
     NoCredentials,
     Order,
@@ -131,7 +130,7 @@ class HttpStore:
             self.deregister()  # the answer to a registration may have been lost
         for _ in range(ATTEMPTS):
             said = {"kind": kind.value, "runId": record.run_id, "round": record.round, "seq": self._seq + 1}
-            said["text"] = text[:TEXT_LIMIT]
+            said["text"] = text[:REASON_LENGTH]
             if self._call("POST", f"{self._base}/signals", said, self._pulse)["stored"]:
                 self._seq += 1  # only now: the service takes no number that runs far ahead of the last one
                 return

@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from bullpen.agent.config import Config
 from bullpen.agent.progress import End, HeldJob, InstanceRecord, LeaseHolder
 from bullpen.agent.store.base import Order
-from bullpen.agent.store.rows import JOBS, WORKERS, micros
+from bullpen.agent.store.rows import JOBS, WORKERS
 from bullpen.agent.store.sqlite import LogFile, SqliteStore
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job_policy
 from bullpen.model.job import Job, Result, able
 from bullpen.model.job_policy import Assignment, JobPolicy
+from bullpen.model.times import to_micros
 
 
 class LocalJobs:
@@ -49,7 +50,7 @@ class LocalJobs:
 
     def next_job(self, connection: sqlite3.Connection, run_id: str, at: datetime) -> str | None:
         """The id of the job that `take_job` would take: the oldest that may run now, those that were lost first."""
-        can, now = able(self._config.capabilities, files=True), micros(at)
+        can, now = able(self._config.capabilities, files=True), to_micros(at)
         marks = ", ".join("?" * len(can))
         asked = (run_id, now, *can, self._key, run_id, now, self._config.instance_id)
         row = connection.execute(_NEXT.format(marks=marks), asked).fetchone()
@@ -61,7 +62,7 @@ class LocalJobs:
         """True if this runner has had one of the jobs that wait, and there is one for each that has had none."""
         if job is None or job.queued_at is None:
             return False
-        can, now = able(self._config.capabilities, files=True), micros(at)
+        can, now = able(self._config.capabilities, files=True), to_micros(at)
         id_ = self._config.instance_id
         others = [row[0] for row in connection.execute(_OTHERS, (job.run_id, id_, now))]
         if not others:
@@ -70,7 +71,7 @@ class LocalJobs:
         (waiting,) = connection.execute(query, (job.run_id, now, *can, len(others) + 1)).fetchone()
         if waiting > len(others):
             return False
-        used = {row[0] for row in connection.execute(_USED, (job.run_id, micros(job.queued_at)))}
+        used = {row[0] for row in connection.execute(_USED, (job.run_id, to_micros(job.queued_at)))}
         free = sum(one not in used for one in others)
         return id_ in used and job_policy.is_left_to_others(job, at, waiting=waiting, free=free)
 

@@ -10,18 +10,16 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job, worker
 from bullpen.model.job import Job
+from bullpen.model.times import from_micros, to_micros
 from bullpen.model.transition import STORY_LENGTH, Change
 from bullpen.model.worker import Worker
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 
 R = TypeVar("R", bound=Worker | Job)
 
@@ -57,7 +55,7 @@ class Rows(Generic[R]):
             connection.execute(f"UPDATE {self.table} SET {columns} WHERE id = ?", (*written.values(), after.id))
         if (line := change.line) is not None:
             values = (after.id, line.version % STORY_LENGTH, line.version, line.step, line.state)
-            connection.execute(_TELL, (*values, micros(line.at), line.by, line.why))
+            connection.execute(_TELL, (*values, to_micros(line.at), line.by, line.why))
         return after
 
 
@@ -65,14 +63,10 @@ def _column(field: str) -> str:
     return "job_index" if field == "index" else field
 
 
-def micros(at: datetime) -> int:
-    return (at - EPOCH) // MICROSECOND
-
-
 def encoded(value: Any) -> Any:
     match value:
         case datetime():
-            return micros(value)
+            return to_micros(value)
         case StrEnum():
             return value.value
         case bool():
@@ -80,10 +74,6 @@ def encoded(value: Any) -> Any:
         case tuple():
             return json.dumps(value)
     return value
-
-
-def _time(value: int) -> datetime:
-    return EPOCH + timedelta(microseconds=value)
 
 
 def words(command: str) -> tuple[str, ...]:
@@ -101,7 +91,7 @@ WORKERS = Rows(
     {
         "state": worker.State,
         "fate": worker.WorkerFate,
-        **dict.fromkeys(("deadline", "due_at", "cleanup_at", "purge_at", "beat_at", "leaving"), _time),
+        **dict.fromkeys(("deadline", "due_at", "cleanup_at", "purge_at", "beat_at", "leaving"), from_micros),
     },
 )
 JOBS = Rows(
@@ -113,7 +103,7 @@ JOBS = Rows(
         "command": words,
         "artifacts": words,
         **dict.fromkeys(("side_effects", "bound", "cancelling"), bool),
-        **dict.fromkeys(("queued_at", "not_before", "verify_by", "finished_at", "purge_at"), _time),
+        **dict.fromkeys(("queued_at", "not_before", "verify_by", "finished_at", "purge_at"), from_micros),
     },
 )
 

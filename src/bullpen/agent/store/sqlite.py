@@ -20,7 +20,6 @@ from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.progress import HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import (
     NO_SETS,
-    TEXT_LIMIT,
     Grant,
     NoCredentials,
     OwnList,
@@ -29,6 +28,7 @@ from bullpen.agent.store.base import (
 )
 from bullpen.engines.sqlite import notify
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
+from bullpen.model.limits import REASON_LENGTH
 
 if TYPE_CHECKING:
     from bullpen.agent.github.token_source import CredentialIssuer
@@ -106,7 +106,7 @@ class SqliteStore:
 
     def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
         with self.transaction(tells_control=True) as connection:
-            connection.execute(_REPORT, (self._id, kind.value, record.run_id, record.round, text[:TEXT_LIMIT]))
+            connection.execute(_REPORT, (self._id, kind.value, record.run_id, record.round, text[:REASON_LENGTH]))
 
     def register(self, record: InstanceRecord, refused_job: str = "") -> RunnerCredentials | OwnList:
         if record.serves_set:

@@ -10,12 +10,13 @@ from datetime import datetime
 
 from bullpen.config import ResourceClass
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import Row, from_micros, to_micros
+from bullpen.engines.sqlite.rows import Row
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.host.processes import ProcessIdentity
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.fleet import FleetPlan, LaunchedMachine, MachineType
 from bullpen.model.ticket import UsageClass, matches
+from bullpen.model.times import from_micros, to_micros
 
 TYPES = (
     MachineType("local.small", 1, 1024),

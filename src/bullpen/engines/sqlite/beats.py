@@ -12,10 +12,11 @@ from itertools import chain
 from typing import Any
 
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.rows import WORKERS, Row, to_micros
+from bullpen.engines.sqlite.rows import WORKERS, Row
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import PreparedChange, land_each, select_by_id
 from bullpen.model import worker as workers
+from bullpen.model.times import to_micros
 from bullpen.model.transition import Change
 from bullpen.model.worker import Accepted, Beat, Rejected
 

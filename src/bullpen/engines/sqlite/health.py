@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from bullpen.engines.sqlite.port import SqlitePort
-from bullpen.engines.sqlite.rows import from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
+from bullpen.model.times import from_micros, to_micros
 from bullpen.ports import FailingLoop, ServiceNote
 
 PROBE = "INSERT INTO probes (id, at) VALUES (1, ?) ON CONFLICT DO UPDATE SET at = excluded.at"

@@ -5,8 +5,9 @@ from datetime import datetime
 
 from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import JOBS, to_micros
+from bullpen.engines.sqlite.rows import JOBS
 from bullpen.model.job import Job
+from bullpen.model.times import to_micros
 
 _JOB = f"SELECT {', '.join(JOBS.columns)} FROM jobs"
 

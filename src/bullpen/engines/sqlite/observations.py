@@ -5,8 +5,8 @@ from datetime import datetime
 
 from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
+from bullpen.model.times import from_micros, to_micros
 
 OF_TOPIC = "SELECT key, since FROM observations WHERE topic = ?"
 FORGET = "DELETE FROM observations WHERE topic = ?"

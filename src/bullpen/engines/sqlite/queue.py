@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.rows import to_micros, to_micros_or_null
+from bullpen.engines.sqlite.rows import to_micros_or_null
 from bullpen.engines.sqlite.writer import Transaction
+from bullpen.model.times import to_micros
 from bullpen.ports import Clock, Message
 
 LASTS = "(expires_at IS NULL OR expires_at > :now)"

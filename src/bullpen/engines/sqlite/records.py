@@ -23,7 +23,6 @@ from bullpen.engines.sqlite.rows import (
     STORY_COLUMNS,
     Row,
     decode_line,
-    to_micros,
 )
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import PreparedChange, land_each, land_together
@@ -35,6 +34,7 @@ from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, matches
+from bullpen.model.times import to_micros
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.ports import TOGETHER_LIMIT
 

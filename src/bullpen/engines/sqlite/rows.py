@@ -12,7 +12,7 @@ value SQLite does not store as it is.
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -29,25 +29,15 @@ from bullpen.model.repository import Repository
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements
+from bullpen.model.times import EPOCH, MICROSECOND, from_micros, to_micros
 from bullpen.model.transition import Debt, Record, StoryLine
 from bullpen.model.worker import Card, Worker
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 
 Row = tuple[Any, ...]
 R = TypeVar("R", bound=Record)
 
 
 # ---- values
-
-
-def to_micros(at: datetime) -> int:
-    return (at - EPOCH) // MICROSECOND
-
-
-def from_micros(micros: int) -> datetime:
-    return EPOCH + timedelta(microseconds=micros)
 
 
 def to_micros_or_null(at: datetime | None) -> int | None:

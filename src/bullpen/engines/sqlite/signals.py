@@ -6,10 +6,11 @@ from copy import copy
 from bullpen.engines.sqlite.beats import forgotten_epoch
 from bullpen.engines.sqlite.database import Database, Wakes
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import WORKERS, Row, from_micros, from_micros_or_null
+from bullpen.engines.sqlite.rows import WORKERS, Row, from_micros_or_null
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import PreparedChange, land_together, select_by_id
 from bullpen.model.signal import SEQ_STEP, Heartbeat, Kind, Pulse, Signal, beat_directly, direct_key
+from bullpen.model.times import from_micros
 
 REPORT = f"""
     INSERT INTO signals (instance_id, kind, run_id, round, seq, text)

@@ -4,9 +4,10 @@ from datetime import datetime
 
 from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import from_micros_or_null, to_micros, to_micros_or_null
+from bullpen.engines.sqlite.rows import from_micros_or_null, to_micros_or_null
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import Conflict
+from bullpen.model.times import to_micros
 from bullpen.ports.tokens import KEPT, StoredToken, TokenBook
 
 COLUMNS = "name, id, scope, sha256, created, expires, revoked"

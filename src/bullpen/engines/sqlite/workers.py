@@ -11,10 +11,11 @@ from functools import partial
 from bullpen.engines.sqlite.beats import receive
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import CONTROLS, WORKERS, Row, decode_card, encode_card, to_micros
+from bullpen.engines.sqlite.rows import CONTROLS, WORKERS, Row, decode_card, encode_card
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import select_by_id
 from bullpen.model.control import Control
+from bullpen.model.times import to_micros
 from bullpen.model.worker import Accepted, Beat, Card, Rejected, Worker
 
 _COLUMNS = ", ".join(WORKERS.columns)

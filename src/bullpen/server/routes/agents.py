@@ -12,7 +12,7 @@ from bullpen.model import job as steps
 from bullpen.model import limits
 from bullpen.model.job import Job
 from bullpen.model.job_policy import Assignment
-from bullpen.model.signal import TEXT_LIMIT, Signal
+from bullpen.model.signal import Signal
 from bullpen.schema.agent import (
     AgentRecord,
     AssignmentAnswer,
@@ -65,7 +65,7 @@ async def report_signal(
     request: Asking, context: Ctx, instance_id: InstancePath, data: JSONBody[ReportSignal]
 ) -> SignalStored:
     """A signal counts once and in order."""
-    signal = Signal(instance_id, data.kind, data.run_id, data.round, data.seq, data.text[:TEXT_LIMIT])
+    signal = Signal(instance_id, data.kind, data.run_id, data.round, data.seq, data.text[: limits.REASON_LENGTH])
     with context.serving_agent(request, instance_id):
         if instance_id not in await context.ports.records.known([instance_id]):
             raise NotFound(f"{instance_id} has no record")

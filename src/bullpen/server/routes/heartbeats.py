@@ -9,6 +9,7 @@ from litestar.params import JSONBody
 from msgspec import Meta
 
 from bullpen.liveness.schema import HeartbeatAnswer, HeartbeatRequest
+from bullpen.model import limits
 from bullpen.model.worker import State as WorkerState
 from bullpen.schema.base import AnswerBody, RequestBody
 from bullpen.schema.error import ErrorCode
@@ -17,9 +18,9 @@ from bullpen.server.routes.responses import post
 
 
 class HeartbeatBatch(RequestBody, frozen=True):
-    """1 to 1000 beats."""
+    """Beats of several workers."""
 
-    heartbeats: Annotated[list[HeartbeatRequest], Meta(description="1 to 1,000 beats.")]
+    heartbeats: Annotated[list[HeartbeatRequest], Meta(description=f"1 to {limits.BEATS:,} beats.")]
 
 
 class BeatResult(AnswerBody, frozen=True, omit_defaults=True):

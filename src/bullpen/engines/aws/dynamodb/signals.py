@@ -23,10 +23,10 @@ from bullpen.errors import Conflict, Unavailable
 from bullpen.model.activity import LONGEST
 from bullpen.model.boot import ITEM, failure_kind, machine_arn
 from bullpen.model.instance import CREATED, Instance
+from bullpen.model.limits import REASON_LENGTH
 from bullpen.model.signal import (
     SEQ_MOST,
     SEQ_STEP,
-    TEXT_LIMIT,
     Heartbeat,
     Kind,
     Pulse,
@@ -213,7 +213,7 @@ def _signal(id: str, item: Item | None) -> Signal | None:
     try:
         value = item["value"]["M"]
         kind, run_id = Kind(value["signal"]["S"]), value["runId"]["S"]
-        said = item.get("text", {}).get("S", "")[:TEXT_LIMIT]  # an agent may write any
+        said = item.get("text", {}).get("S", "")[:REASON_LENGTH]  # an agent may write any
         seq = int(item["seq"]["N"])
         if not 0 < seq <= SEQ_MOST:
             raise ValueError(f"seq {seq} is out of bounds")
@@ -226,7 +226,7 @@ def _signal(id: str, item: Item | None) -> Signal | None:
 def _boot_text(item: Item) -> str:
     """A machine may write anything."""
     said = item.get("text", {}).get("S", "")
-    return said[:TEXT_LIMIT] or "the boot failed and gave no reason"
+    return said[:REASON_LENGTH] or "the boot failed and gave no reason"
 
 
 def _heartbeat(id: str, item: Item | None) -> Heartbeat | None:

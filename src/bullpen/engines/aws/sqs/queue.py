@@ -14,13 +14,11 @@ from typing import Any
 from bullpen.engines.aws.session import Cloud
 from bullpen.engines.aws.sqs.queues import Missing, Queues
 from bullpen.errors import Refused, Unavailable
+from bullpen.model.limits import DELAY_SECONDS
 from bullpen.ports import Chance, Clock, Message
 from bullpen.structured_log import get_logger
 
 BATCH = 10  # messages that one request carries
-
-LONGEST_DELAY = 900
-"""Seconds. SQS hides nothing for longer; seen early, a ticket that was put back is judged and put back once more."""
 
 ATTEMPTS = 6
 FIRST_WAIT = 0.1
@@ -90,7 +88,8 @@ class SqsQueue(Queues):
 
     async def _send(self, resource_class: str, messages: Sequence[Message], delay: float) -> None:
         await self.url(resource_class)
-        hidden = min(math.ceil(delay), LONGEST_DELAY)
+        # A ticket that was put back for longer is seen early, judged, and put back once more.
+        hidden = min(math.ceil(delay), DELAY_SECONDS)
         entries = [
             {"Id": str(at), "MessageBody": one.body, "DelaySeconds": hidden, **_attributes(one)}
             for at, one in enumerate(messages)
