@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from bullpen.config import Settings
+from bullpen.config import Agent, Settings
 from bullpen.engines.memory.clock import BEGINNING
 from bullpen.errors import ConfigError
 from bullpen.liveness.heartbeat import record_heartbeat, record_heartbeats
 from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest, WorkerMetadata
+from bullpen.model import limits
 from bullpen.model import worker as workers
 from bullpen.model.worker import ACTIVE, Code, Rejected
+from bullpen.settings.validation import contradictions
 from liveness.fixtures import Crew, settings
 
 
@@ -138,6 +140,23 @@ async def test_case_13_with_tracking_off_a_beat_is_answered_and_nothing_stored()
     assert (answer.token, answer.epoch, answer.state, answer.granted_lease) == (7, 0, workers.ABSENT, 15)
     assert not crew.memory.tables.workers
     assert not crew.requests()
+
+
+async def test_a_capability_that_no_job_can_ask_for_is_ignored_and_does_not_end_the_lease_of_an_older_agent() -> None:
+    crew = Crew()
+    longest = "x" * limits.CAPABILITY_LENGTH
+    await crew.answered(metadata=WorkerMetadata(capabilities=(longest, f"{longest}x", "gpu")))
+    (card,) = (await crew.ports.workers.cards(["w"])).values()
+    assert card.capabilities == (longest, "gpu")
+
+
+async def test_every_capability_that_the_settings_allow_is_accepted_in_a_heartbeat() -> None:
+    words = tuple(f"{number:0{limits.CAPABILITY_LENGTH}}" for number in range(limits.CAPABILITIES))
+    assert list(contradictions(Settings(agent=Agent(capabilities=words)))) == []
+    crew = Crew()
+    await crew.answered(metadata=WorkerMetadata(capabilities=words))
+    (card,) = (await crew.ports.workers.cards(["w"])).values()
+    assert card.capabilities == words
 
 
 @pytest.mark.parametrize(

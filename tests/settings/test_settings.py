@@ -265,6 +265,14 @@ CONTRADICTIONS = [
     ),
     (Settings(trust=Trust({"main": ("main",)})), "trust.inherits", "'main'"),
     (Settings(trust=Trust({"main": ("",)})), "trust.inherits", "''"),
+    (
+        Settings(agent=Agent(capabilities=("gpu", "big disk"))),
+        "agent.capabilities has 'big disk'",
+        "1 to 63 printable characters without spaces",
+    ),
+    (Settings(agent=Agent(capabilities=("",))), "agent.capabilities has ''", "1 to 63 printable characters"),
+    (Settings(agent=Agent(capabilities=("x" * 64,))), "agent.capabilities has 'xxx", "1 to 63 printable characters"),
+    (Settings(agent=Agent(capabilities=("gpu",) * 65)), "agent.capabilities has 65 words", "at most 64"),
     *(
         (Settings(agent=Agent(keep=(pattern,))), f"agent.keep has {pattern!r}", "no '.', '..', '**' or empty name")
         for pattern in ("/etc", "a/../../b", "", ".", ".cache/**", ".cache/pip/", ".cache//pip", "./.cache")

@@ -16,7 +16,7 @@ from bullpen.model import limits
 from bullpen.model.activity import LONGEST as LONGEST_ACTIVITY
 from bullpen.model.worker import Card, State
 
-LONGEST_NAME = 128  # of a key, an instance, a domain, a job, a capability, a build
+LONGEST_NAME = 128  # of a key, an instance, a domain, a job, a build; and of a capability that is accepted
 LONGEST_VALUE = 1024  # of one extra
 MOST_JOBS = 1000  # named in one list of one beat; more come with the next
 MOST_EXTRAS = 64
@@ -55,7 +55,8 @@ class WorkerMetadata(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         tuple[Word, ...],
         Meta(
             max_length=limits.CAPABILITIES,
-            description="Capabilities that jobs may ask for.",
+            description="Capabilities that jobs may ask for, of 1 to"
+            f" {limits.CAPABILITY_LENGTH} characters; a longer one is ignored.",
         ),
     ] = ()
     build_id: Annotated[Name, Meta(description="Build of the worker.")] = ""
@@ -80,8 +81,11 @@ class WorkerMetadata(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def card(self) -> Card:
+        # No job can ask for a longer one. It is not refused: an agent of an earlier version, whose settings were not
+        # checked, would lose its lease.
+        usable = tuple(one for one in self.capabilities if len(one) <= limits.CAPABILITY_LENGTH)
         extras = tuple(sorted(self.extras.items()))
-        return Card(self.capabilities, self.build_id, self.host, self.pid, self.agent_version, extras)
+        return Card(usable, self.build_id, self.host, self.pid, self.agent_version, extras)
 
 
 class HeartbeatRequest(

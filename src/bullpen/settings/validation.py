@@ -62,6 +62,11 @@ def _impossible_agent(agent: Agent, times: Timings) -> Iterator[str]:
         yield _must("agent.pre-runner-timeout", agent.pre_runner_timeout, "be less than", limit)
     if agent.serve_url and not re.match(r"^https?://[^/?#@\s]+/?\Z", agent.serve_url):
         yield f"agent.serve-url ({shortened(agent.serve_url)}) must be an http:// or https:// URL of host and port"
+    for word in agent.capabilities:
+        if not limits.is_word(word, limits.CAPABILITY_LENGTH):
+            yield f"agent.capabilities has {shortened(word)}: must be {limits.word_allowed(limits.CAPABILITY_LENGTH)}"
+    if (number := len(agent.capabilities)) > limits.CAPABILITIES:
+        yield f"agent.capabilities has {number} words: must be at most {limits.CAPABILITIES}"
     for pattern in agent.keep:
         try:
             keep.names_of(pattern)
