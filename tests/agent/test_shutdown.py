@@ -19,6 +19,7 @@ from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState,
 from bullpen.agent.shutdown import LINES, Journal, leave
 from bullpen.agent.store.base import StoreUnreachable
 from bullpen.model.activity import Activity
+from bullpen.model.signal_text import refused_version, refuses_runner
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
 RUNNING = InstanceRecord(InstanceState.RUNNING, "run-1", "a1", threshold=1e12)
@@ -69,6 +70,15 @@ def test_the_control_plane_learns_that_the_machine_leaves_before_its_job_ends() 
     told = left(Said(), RUNNING, PROGRESS.bound(job, 0.0))
     assert told.index(job.text()) < told.index("end")
     assert job.text() not in left(Said(), RUNNING)
+
+
+def test_the_control_plane_reads_which_version_is_refused_also_from_an_agent_that_has_stopped() -> None:
+    reason = refuses_runner("2.1.0", "GitHub refuses runner version 2.1.0: use a newer one")
+    report = left(Said(), RUNNING, reason=reason)[0]
+    assert isinstance(report, tuple)
+    text = report[2]
+    assert refused_version(text) == "2.1.0"
+    assert "the agent has stopped: GitHub refuses runner version 2.1.0: use a newer one; its last lines:" in text
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,11 @@ def test_without_a_heartbeat_nothing_is_recent() -> None:
     [
         (Kind.REMOVE_REG_FAILED, "busy: job build of acme/widgets, run 4711, has not ended yet", True),
         (Kind.REMOVE_REG_FAILED, "the CI refused", False),
+        (Kind.REMOVE_REG_FAILED, "the CI said busy: a job runs", False),
         (Kind.CLEAN_FAILED, "busy: a mount", False),
     ],
 )
-def test_only_a_failure_to_deregister_that_begins_with_busy_means_that_a_job_runs(
+def test_only_a_failure_to_deregister_with_the_fact_busy_means_that_a_job_runs(
     kind: Kind, text: str, is_busy: bool
 ) -> None:
     assert Signal("i-1", kind, "run", "round", 1, text).is_busy is is_busy

@@ -8,6 +8,7 @@ import pytest
 
 from bullpen.model.instance import IDLE, TERMINATED
 from bullpen.model.signal import Kind, Signal
+from bullpen.model.signal_text import refuses_runner
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import machines, records, with_pool
@@ -16,7 +17,7 @@ from scale_sets.fixtures import a_set_world, hub_of, members, push, serve, sessi
 pytestmark = pytest.mark.slow
 
 OLD, NEW = "2.319.0", "2.336.0"
-REFUSED = f"GitHub refuses runner version {OLD}: use a newer one; refused-runner={OLD}"
+REFUSED = refuses_runner(OLD, f"GitHub refuses runner version {OLD}: use a newer one")
 HOUR = 3600.0
 
 

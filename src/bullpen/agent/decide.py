@@ -37,6 +37,7 @@ from math import inf
 
 from bullpen.agent.progress import AgentProgress, End, InstanceRecord, InstanceState, Phase, SignalKind
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.signal_text import busy, has_runner
 
 GRACE = 60.0
 """Seconds past a threshold in which the control plane ends an instance properly before it ends itself."""
@@ -204,7 +205,7 @@ def _next(sight: Observation, record: InstanceRecord, progress: AgentProgress) -
     if progress.boot.phase is not Phase.DONE:
         return None
     if record.state is InstanceState.CREATED and not progress.has_reported(SignalKind.OK, record.round):
-        return SendSignal(SignalKind.OK, _versions(progress))
+        return SendSignal(SignalKind.OK, has_runner(progress.version))
     if progress.cleaning is not None and progress.cleaning.phase is Phase.UNDER_WAY:
         return None
     if record.state is InstanceState.IDLE:
@@ -283,7 +284,7 @@ def _give_back(sight: Observation, record: InstanceRecord, progress: AgentProgre
         return CleanInstance()
     if progress.cleaning.phase is Phase.FAILED:
         return _once(SendSignal(SignalKind.CLEAN_FAILED, progress.cleaning.text), record, progress)
-    return _once(SendSignal(SignalKind.CLEAN_OK, _versions(progress)), record, progress)
+    return _once(SendSignal(SignalKind.CLEAN_OK, has_runner(progress.version)), record, progress)
 
 
 def _deregister(sight: Observation, record: InstanceRecord, progress: AgentProgress) -> Action | None:
@@ -293,8 +294,8 @@ def _deregister(sight: Observation, record: InstanceRecord, progress: AgentProgr
             return Stop(attempt.text)  # its runner is dead: the job will not end here
         if progress.is_ending:
             return None  # the control plane may have heard of the end of the job before the agent did
-        busy = f"busy: job {activity.job} of {activity.repository}, run {activity.run}, has not ended yet"
-        return _busy(busy, record, progress)
+        words = f"job {activity.job} of {activity.repository}, run {activity.run}, has not ended yet"
+        return _busy(words, record, progress)
     if progress.is_hanging_up:
         return None
     if progress.listens:
@@ -313,21 +314,16 @@ def _withdraw(sight: Observation, record: InstanceRecord, progress: AgentProgres
         return None
     if not progress.is_held:
         return Step.WITHDRAW
-    busy = f"busy: GitHub has given {progress.runner} a job, which has not begun here yet"
+    words = f"GitHub has given {progress.runner} a job, which has not begun here yet"
     waits = progress.must_wait(record.round, sight.monotonic)
-    return _busy(busy, record, progress) or (None if waits else Step.WITHDRAW)
+    return _busy(words, record, progress) or (None if waits else Step.WITHDRAW)
 
 
-def _busy(text: str, record: InstanceRecord, progress: AgentProgress) -> Action | None:
+def _busy(words: str, record: InstanceRecord, progress: AgentProgress) -> Action | None:
     """Report it to the process that waits for the instance. None waits while the instance goes on serving its set."""
     if record.serves_set and record.state is InstanceState.RUNNING:
         return None
-    return _once(SendSignal(SignalKind.REMOVE_REG_FAILED, text), record, progress)
-
-
-def _versions(progress: AgentProgress) -> str:
-    """Of what a CI may refuse once it is too old."""
-    return f"runner={progress.version}" if progress.version else ""
+    return _once(SendSignal(SignalKind.REMOVE_REG_FAILED, busy(words)), record, progress)
 
 
 def _once(report: SendSignal, record: InstanceRecord, progress: AgentProgress) -> SendSignal | None:

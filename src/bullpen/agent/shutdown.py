@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from bullpen.agent.config import Config
@@ -14,6 +15,7 @@ from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState,
 from bullpen.agent.store.base import AgentStore, StoreUnreachable
 from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
 from bullpen.model.limits import REASON_LENGTH
+from bullpen.model.signal_text import SignalText
 
 PATIENCE = 5.0  # seconds for everything below the agent to end
 LINES = 30
@@ -54,7 +56,9 @@ def leave(
     known, is_clear = progress.seen if record is UNKNOWN else record, True
     if isinstance(known, InstanceRecord) and (kind := last_report(known, progress)) is not None:
         try:
-            store.report(kind, known, log.closing(f"the agent has stopped: {reason}", REASON_LENGTH))
+            said = SignalText.parse(reason)
+            stopped = replace(said, words=f"the agent has stopped: {said.words}")
+            store.report(kind, known, log.closing(str(stopped), REASON_LENGTH))
         except Exception as exc:
             # Whatever went wrong may go wrong here as well; the rest of leaving matters more.
             log(f"cannot report that it stops: {exc}")

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import worker as workers
+from bullpen.model.signal_text import Fact, SignalText
 from bullpen.model.transition import Change
 from bullpen.model.worker import Worker
 
@@ -40,9 +41,6 @@ class Kind(StrEnum):
 
 _LADDER = {kind: rank for rank, kind in enumerate(Kind)}
 
-BUSY = "busy:"
-"""How the text of a failure to deregister begins if a job runs there: what agents send. `Signal.is_busy` reads it."""
-
 SEQ_STEP = 10_000
 """How far a sequence number may run ahead of the stored one, or of 0. An agent counts its signals, a few in each round.
 An agent of an earlier version also counts every second in which `serve` did not answer, for hours at most."""
@@ -53,7 +51,7 @@ SEQ_MOST = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One report. `text` explains a failure."""
+    """One report. `text` explains a failure, and may begin with a fact: see `signal_text`."""
 
     instance_id: str
     kind: Kind
@@ -73,7 +71,7 @@ class Signal:
     @property
     def is_busy(self) -> bool:
         """True if the agent could not deregister only because its runner executes a job."""
-        return self.kind is Kind.REMOVE_REG_FAILED and self.text.startswith(BUSY)
+        return self.kind is Kind.REMOVE_REG_FAILED and SignalText.parse(self.text).fact is Fact.BUSY
 
     def fails(self, round: str) -> bool:
         """True if this signal reports a failure in `round`."""

@@ -7,8 +7,8 @@ replacing machines does not help: an operator has to provide a newer runner.
 from datetime import datetime
 
 from bullpen.config import Settings
-from bullpen.model.runner_version import runner_version
 from bullpen.model.signal import Pulse
+from bullpen.model.signal_text import runner_version
 from bullpen.model.times import later
 from bullpen.ports import Sighting
 

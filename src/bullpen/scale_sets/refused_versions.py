@@ -13,8 +13,8 @@ from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
-from bullpen.model.runner_version import refused_version
 from bullpen.model.signal import Pulse
+from bullpen.model.signal_text import refused_version
 from bullpen.model.times import later
 from bullpen.pool import lifecycle
 from bullpen.pool.live_instances import every_live

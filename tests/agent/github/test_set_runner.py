@@ -17,9 +17,9 @@ from bullpen.agent.github.listener import Restarts, RunnerListener
 from bullpen.agent.progress import InstanceRecord, SignalKind
 from bullpen.agent.store.base import RunnerCredentials
 from bullpen.model.activity import Listening
-from bullpen.model.runner_version import refused_version
 from bullpen.model.scale_set import SetEvents, SetRepository
 from bullpen.model.served_set import ServedSet
+from bullpen.model.signal_text import refused_version
 from fakes.github.hub import FakeGithub, JobSpec, Run
 
 pytestmark = pytest.mark.slow

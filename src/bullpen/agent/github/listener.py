@@ -29,6 +29,7 @@ from bullpen.agent.child_process import Child
 from bullpen.agent.github.install import RegistrationFiles
 from bullpen.agent.store.base import RunnerCredentials, Sink
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.signal_text import refuses_runner
 
 CONFIGURED_WITHIN = 60.0  # seconds for config.sh
 LISTENS_WITHIN = 60.0  # seconds for run.sh, from its start to its first words
@@ -241,8 +242,9 @@ class RunnerListener:
 
     def _ended_by_itself(self, code: int | None, said: str, now: float) -> None:
         if code == DEPRECATED:
-            # In this form, too: what the control plane reads to retire all machines of this version.
-            self._break(f"GitHub refuses runner version {self.version}: use a newer one; refused-runner={self.version}")
+            # The control plane reads the version, to retire all machines that have it.
+            words = f"GitHub refuses runner version {self.version}: use a newer one"
+            self._break(refuses_runner(self.version, words))
         elif self.has_job and self.is_bound:
             # GitHub does not learn how the job ended, and waits for minutes: the control plane should know now.
             self._break(f"GitHub's runner ended while its job ran: {said}")
