@@ -40,7 +40,7 @@ async def test_progress_differs_for_another_class_and_not_for_other_numbers() ->
         reports: list[ProgressReport] = []
         await refreshed(world, tell=reports.append)
         about = [report.about for report in reports if report.text.startswith("create")]
-        assert about == ["create # × large: the idle target is #", "create # × small: the idle target is #"]
+        assert about == ["create: large", "create: small"]
 
 
 async def test_without_capacity_nothing_is_reported_as_created_and_the_refusal_is() -> None:
@@ -148,3 +148,10 @@ async def test_serve_repeats_a_refusal_only_once_it_changes(caplog: pytest.LogCa
     async with a_world(settings=pool(3, small=3)) as world:
         await provisioned(world, "run", 3)
         assert len(await logged(world, caplog, times=5)) == 1
+
+
+def test_progress_differs_for_another_reason_and_not_for_another_job_or_instance() -> None:
+    spared = [Action("spare", id, f"it executes job {id}", kind="job") for id in ("i-1", "i-2")]
+    ended = [Action("terminate", "i-1", reason) for reason in ("it was not ready", "its machine is gone")]
+    assert len({one.about for one in spared}) == 1
+    assert len({one.about for one in ended}) == 2

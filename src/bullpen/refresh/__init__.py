@@ -7,7 +7,6 @@ Each phase reads, plans and performs before the next one reads, so that one refr
 phases.
 """
 
-import re
 from collections.abc import AsyncIterator, Collection, Sequence
 
 from bullpen import jobs
@@ -25,8 +24,6 @@ from bullpen.workflows.controller import WorkflowController
 __all__ = ["Action", "Hindered", "refresh"]
 
 PURGE_PAGE = 1000
-VARYING = re.compile(r"\b[ip]-[0-9a-f]{16,17}\b|\d+(\.\d+)?")
-"""Ids and numbers: actions that differ in nothing else are reported as one kind."""
 
 
 async def refresh(
@@ -53,11 +50,11 @@ async def refresh(
         actions.extend(some)
         for action in () if dry_run else some:
             text = f"{action.what} {action.subject}: {action.reason}"
-            tell(ProgressReport(WorkPhase.REFRESH, text, about=VARYING.sub("#", text)))
+            tell(ProgressReport(WorkPhase.REFRESH, text, about=action.about))
 
     gaps = await ports.infrastructure.gaps()
     for gap in gaps:
-        note([Action(gap.what, gap.subject, gap.reason)])
+        note([Action(gap.what, gap.subject, gap.reason, kind=gap.subject)])
         if not dry_run and (failure := await mend(ports.infrastructure, gap)) is not None:
             failures.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):

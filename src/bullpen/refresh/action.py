@@ -1,6 +1,7 @@
 """Actions of refresh, each with its reason; and plans, which a dry run shows and a real run performs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
 from functools import partial
 
 from bullpen.config import Settings
@@ -22,10 +23,19 @@ log = get_logger("bullpen.refresh")
 
 @dataclass(frozen=True, slots=True)
 class Action:
+    """`kind` is what it has in common with others of the same `what`, where their reasons differ in ids or numbers;
+    empty: the reason."""
+
     what: str
     subject: str
     reason: str
     is_done: bool = True  # False if it reports that something cannot be done
+    kind: str = field(default="", compare=False)
+
+    @property
+    def about(self) -> str:
+        """The same for actions that a log need not repeat."""
+        return f"{self.what}: {self.kind or self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,9 @@ async def foresee(ports: Ports, settings: Settings, order: LaunchOrder, foreseen
 
 def _actions(order: LaunchOrder, created: int, refused: int, refusal: BullpenError | None) -> tuple[Action, ...]:
     kind = order.resource_class + ("" if order.usage_class is UsageClass.ON_DEMAND else f" {order.usage_class}")
-    done = (Action("create", f"{created} × {kind}", order.why),) if created else ()
-    cannot = (Action("cannot create", f"{refused} × {kind}", str(refusal), is_done=False),) if refused else ()
-    return done + cannot
+    done = (Action("create", f"{created} × {kind}", order.why, kind=kind),) if created else ()
+    cannot = Action("cannot create", f"{refused} × {kind}", str(refusal), is_done=False, kind=kind)
+    return (*done, cannot) if refused else done
 
 
 async def _opened(ports: Ports, settings: Settings, order: LaunchOrder, count: int) -> ProvisionRecord:

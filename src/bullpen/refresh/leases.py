@@ -32,11 +32,11 @@ async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
     leaving = await leaving_instances(ports)
     idle = [one for one in (await ports.records.instances([*leaving])).values() if one.state is IDLE] if leaving else []
     if idle:
-        actions = tuple(Action("terminate", one.id, leaving[one.id]) for one in idle)
+        actions = tuple(Action("terminate", one.id, leaving[one.id], kind="interruption") for one in idle)
         yield Plan(actions, partial(end_leaving, ports, settings))
     found = await _unsettled(ports, settings)
     if found:
-        actions = tuple(Action("sweep lease", key, reason) for key, reason in found.items())
+        actions = tuple(Action("sweep lease", key, reason, kind="silent worker") for key, reason in found.items())
         yield Plan(actions, partial(_sweep, ports, settings))
 
 

@@ -124,7 +124,8 @@ async def _unseen(
     living = [id for id in confirmed if pulses[id].is_recent(ports.clock.now(), settings.timings.alive)]
     at_work = busy.activities(settings, pulses)
     if held_up := [id for id in living if id in at_work]:
-        yield alarm(*(Action("spare", id, f"{UNSEEN}, and {busy.describe(at_work[id])} runs on it") for id in held_up))
+        reasons = {id: f"{UNSEEN}, and {busy.describe(at_work[id])} runs on it" for id in held_up}
+        yield alarm(*(Action("spare", id, reason, kind="job") for id, reason in reasons.items()))
     if condemned := [missing[id] for id in living if id not in at_work]:
         yield Plan(
             tuple(Action("terminate", one.id, UNSEEN) for one in condemned),

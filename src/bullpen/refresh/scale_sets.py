@@ -43,8 +43,8 @@ async def _brought(desired: DesiredSets, name: str) -> PlanReport:
 
 
 def _action(one: SetAction) -> Action:
-    return Action(one.what, one.name, one.reason, one.is_done)
+    return Action(one.what, one.name, one.reason, one.is_done, kind=one.name)
 
 
 def _failed(name: str, failure: Refused | Unavailable) -> Action:
-    return Action("cannot check set", name, str(failure), is_done=False)
+    return Action("cannot check set", name, str(failure), is_done=False, kind=name)

@@ -32,13 +32,15 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, d
         if count < len(offers):
             short[name] = offers
         if count > 2 * len(offers) + SPARE:
-            action = Action("drop stale tickets", name, f"tickets: {count}, instances on offer: {len(offers)}")
+            counts = f"tickets: {count}, instances on offer: {len(offers)}"
+            action = Action("drop stale tickets", name, counts, kind=name)
             yield Plan((action,), partial(_drop_stale, ports, name, min(count, MOST)))
     since = await ports.observations.observe("fewer tickets than offers", list(short), now, remember=not dry_run)
     for name, offers in short.items():
         if since[name] < now:
             # The same version: harmless if the old ticket turns up.
-            action = Action("send tickets", name, f"twice it had fewer tickets than instances on offer ({len(offers)})")
+            reason = f"twice it had fewer tickets than instances on offer ({len(offers)})"
+            action = Action("send tickets", name, reason, kind=name)
             yield Plan((action,), partial(offering.send_tickets, ports, offers))
 
 
