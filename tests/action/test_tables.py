@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
@@ -15,6 +16,7 @@ from action_tables import PAGE, drawn, published
 from bullpen.action.aliases import ALIASES
 from bullpen.action.input_specs import INPUTS, OUTPUTS
 from bullpen.action.inputs import read
+from bullpen.schema.requests import ProvisionRun
 
 
 @pytest.mark.parametrize("part", list(drawn()), ids=lambda part: part[1].strip())
@@ -28,6 +30,18 @@ def test_every_input_is_declared_and_none_has_a_default_that_the_program_does_no
     assert list(declared) == [*INPUTS, *ALIASES]
     assert {one["default"] for one in declared.values()} == {""}
     assert [name for name, one in declared.items() if not one["description"]] == []
+
+
+def test_the_defaults_with_a_server_are_those_of_its_request() -> None:
+    """The action sends only what a workflow sets."""
+    server = {field.name: field.default for field in msgspec.structs.fields(ProvisionRun)}
+    (types,) = server["allowed_instance_types"]
+    for name, default in (
+        ("resource-class", server["resource_class"]),
+        ("usage-class", f"or start {server['usage_class']}"),
+        ("allowed-instance-types", types),
+    ):
+        assert f"[with server {default}, else " in INPUTS[name].description
 
 
 def test_every_output_is_declared_and_comes_from_the_step() -> None:

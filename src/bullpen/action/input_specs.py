@@ -143,7 +143,7 @@ _INPUTS = (
     ),
     Input(
         "max-runtime-min",
-        "Minutes that a run may hold its runners [30, or the value of the last refresh].",
+        "Minutes that a run may hold its runners [with server as its settings, else 30 or the value of the last refresh].",
         whole(1, limits.RUNTIME_MINUTES, "minutes"),
         (PROVISION, REFRESH),
     ),
@@ -194,19 +194,19 @@ _INPUTS = (
     Input("instance-count", "Number of runners [1].", whole(1, limits.COUNT), (PROVISION,)),
     Input(
         "usage-class",
-        "Purchase option: spot or on-demand [spot; with start, on-demand].",
+        "Purchase option: spot or on-demand [with server or start on-demand, else spot].",
         one_of("spot", "on-demand"),
         (PROVISION,),
     ),
     Input(
         "allowed-instance-types",
-        "Patterns of instance types, separated by spaces; * matches any characters [c* m* r*].",
+        "Patterns of instance types, separated by spaces; * matches any characters [with server *, else c* m* r*].",
         words("patterns such as c* or m7g.large", limits.TYPE_PATTERN),
         (PROVISION,),
     ),
     Input(
         "resource-class",
-        "Resource class of the runners [large].",
+        "Resource class of the runners [with server small, else large].",
         text("1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit", limits.CLASS_NAME),
     ),
     Input("allow-partial", "Accept fewer runners than requested [false].", flag(), (PROVISION,), (NAMECHEAP,)),

@@ -46,7 +46,6 @@ class Example:
 BEGAN, ENDED, LATER = "2026-11-16T16:01:34Z", "2026-11-16T16:01:35Z", "2026-11-16T16:12:34Z"
 RUN, INSTANCE, JOB, PROVISION = "4711", "i-6a545d338e2efa60", "j-7cb708c3f456da5a", "p-ffde469822cdb88a"
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-ARTIFACT = sources.ArtifactFile("dist/report.xml", 4000, False)
 WORKER = f"{INSTANCE}/0a0b0c0d"
 LINE = story.StoryLineAnswer(1, "submit", "queued", BEGAN, "operator dashboard", "")
 
