@@ -245,7 +245,7 @@ async def test_one_plan_that_fails_keeps_no_other_duty_of_its_loop_from_being_do
         async def perform() -> None:
             performed.append("terminate")
 
-        yield Plan((Action("terminate", "i-1", "its end is owed"),), perform)
+        yield Plan((Action("terminate", "i-1", "its machine is still to be terminated"),), perform)
 
     monkeypatch.setattr(reap, "decisions", decisions)
     monkeypatch.setattr(reap, "plans", plans)

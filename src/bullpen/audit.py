@@ -57,7 +57,7 @@ def _unfinished(live: Sequence[Instance]) -> Iterator[str]:
         if one.state is IDLE and not one.attested:
             yield f"{one.id} is given back, but not on offer"
         if one.state is TERMINATED:
-            yield f"{one.id} still owes its end"
+            yield f"the machine of {one.id} is still to be terminated"
 
 
 async def _owners(ports: Ports, live: Sequence[Instance]) -> list[str]:

@@ -118,8 +118,8 @@ class Local(Frozen, frozen=True):
 class Sync(Frozen, frozen=True):
     """The files of a project that `bullpen run` sends to its runners. Sizes in MiB."""
 
-    max_size: Annotated[int, Meta(ge=1, le=1024 * 1024)] = 500  # largest project: each runner gets a copy of it
-    store_size: Annotated[int, Meta(ge=1, le=16 * 1024 * 1024)] = 4096  # room for files that were sent, and artifacts
+    max_size: Annotated[int, Meta(ge=1, le=1024 * 1024)] = 500  # largest project, in MiB; every job gets a copy
+    store_size: Annotated[int, Meta(ge=1, le=16 * 1024 * 1024)] = 4096  # room for sent files and artifacts, in MiB
 
     @property
     def max_bytes(self) -> int:
@@ -160,10 +160,10 @@ class ScaleSetSettings(Frozen, frozen=True):
     name: str = ""  # what workflows write in `runs-on`; empty: bullpen- and the class
     min: Count = 0  # runners that wait registered; with 1, the first job of a push starts without a registration
     max: Count = 0  # largest number of its runners; 0: the cap of its class, else that of the pool
-    usage_class: Literal["on-demand", "spot"] = "on-demand"  # what its runners are launched as
+    usage_class: Literal["on-demand", "spot"] = "on-demand"  # purchase option of its runners: on-demand or spot
     runner_group: str = ""  # runner group of an organisation; empty: github.runner-group
-    trust_domain: str = ""  # whose used runners it gets; empty: that of github.scope, if it is a repository
-    repositories: tuple[str, ...] = ()  # that it serves, as OWNER/NAME or OWNER/NAME/ID; "*": all of an organisation
+    trust_domain: str = ""  # trust domain whose used runners it may reuse; empty: that of github.scope, if a repository
+    repositories: tuple[str, ...] = ()  # repositories whose jobs it serves, as OWNER/NAME[/ID]; "*": all of the scope
     linger: Seconds = 60.0  # an idle runner above min is given back after this; jobs often follow each other
     max_runtime_min: Annotated[int, Meta(ge=1, le=limits.RUNTIME_MINUTES)] = 360  # longest time of a job, in minutes
 

@@ -35,7 +35,7 @@ async def test_a_member_that_fell_silent_meanwhile_is_ended_and_replaced() -> No
         assert len(ids(second)) == 3
         assert set(ids(second)) & set(ids(first)) == set(ids(first)[1:])
         assert [(d.instance_id, d.outcome) for d in second.discarded] == [(dead, InstanceFate.TERMINATED)]
-        assert "no sign of life" in second.discarded[0].reason
+        assert "no heartbeat" in second.discarded[0].reason
         assert sorted(machines(world)) == ids(second)
 
 

@@ -143,7 +143,7 @@ _INPUTS = (
     ),
     Input(
         "max-runtime-min",
-        "Minutes that a run may hold its runners [with server as its settings, else 30 or the value of the last refresh].",
+        "Minutes that a run may hold its runners [30, or the value of the last refresh; with server, its setting].",
         whole(1, limits.RUNTIME_MINUTES, "minutes"),
         (PROVISION, REFRESH),
     ),

@@ -29,7 +29,7 @@ async def check_set_labels(ports: Ports, settings: Settings) -> list[Finding]:
             if (wrong := mistake(job.labels, list(rules))) is not None:
                 found.setdefault(wrong, name)
     if not found:
-        return [Finding(NAME, Health.OK, f"no queued job of {', '.join(names)} asks for a scale set in vain")]
+        return [Finding(NAME, Health.OK, f"every queued job of {', '.join(names)} that names a scale set can run")]
     texts = [f"{wrong.what}: {', '.join(wrong.labels)}, in {repository}" for wrong, repository in found.items()]
     remedies = dict.fromkeys(wrong.remedy(tables(settings)) for wrong in found)
     return [Finding(NAME, Health.WARNING, "; ".join(texts), " ".join(remedies))]

@@ -75,12 +75,14 @@ Exit codes:
 @click.option(
     "--capability", default="", metavar="WORD", help="Capability that a runner must have, see agent.capabilities."
 )
-@click.option("--sync", "sync_dir", metavar="DIR", help="Directory that jobs get a copy of [the git work tree].")
+@click.option("--sync", "sync_dir", metavar="DIR", help="Directory to copy to every job [the git work tree].")
 @click.option("--no-sync", is_flag=True, help="Start jobs in an empty directory.")
 @click.option(
     "--artifact", "artifacts", multiple=True, metavar="GLOB", help="Bring files of the jobs back; repeatable."
 )
-@click.option("--out", metavar="DIR", help="Where to, below the job's name [artifacts/<run id>].")
+@click.option(
+    "--out", metavar="DIR", help="Directory for artifacts, with one subdirectory per job [artifacts/<run id>]."
+)
 @click.option("--side-effects", is_flag=True, help="Repeat a job only after its lost machine is confirmed gone.")
 @runner_options
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")

@@ -95,7 +95,7 @@ async def _perform(opened: Opened[P], work: Work[P, T], progress: ProgressDispla
         stop.set()
         if not stops:
             task.cancel()
-        text = "stopping: giving everything back (a second signal leaves at once)" if stops else "stopping"
+        text = "stopping: releasing everything (a second signal exits at once)" if stops else "stopping"
         tell(ProgressReport(WorkPhase.STOP, text))
 
     async def tick() -> None:

@@ -168,20 +168,25 @@ class HeartbeatAnswer(
     gc=False,
     rename={"granted_lease": "grantedLeaseSeconds", "next_in": "nextInSeconds"},
 ):
-    """The beat counts. Another `epoch` than before says that the worker had been given up, as `resurrected` does.
+    """The beat counts. If `epoch` differs from the previous answer's, the worker had been declared lost, as
+    `resurrected` says.
 
     `stop` are jobs that it must end: cancelled ones, and those that are no longer, or never were, its own.
     """
 
     token: Annotated[int, Meta(description="Token for the next beat.")]
     epoch: Annotated[
-        int, Meta(description="Epoch of the worker. Another one than before means that it had been given up.")
+        int,
+        Meta(
+            description="Epoch of the worker. If it differs from the previous answer's, the worker had been declared"
+            " lost."
+        ),
     ]
     granted_lease: Annotated[float, Meta(description="Seconds for which the lease holds.")]
     next_in: Annotated[float, Meta(description="Seconds after which the next beat is due.")]
     stop: Annotated[tuple[str, ...], Meta(description="Ids of jobs that the worker must end.")]
     state: Annotated[State, Meta(description="State of the worker.")]
-    resurrected: Annotated[bool, Meta(description="Whether the worker had been given up.")]
+    resurrected: Annotated[bool, Meta(description="Whether the worker had been declared lost.")]
 
 
 def validated(request: HeartbeatRequest) -> HeartbeatRequest:

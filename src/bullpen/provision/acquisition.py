@@ -33,7 +33,7 @@ from bullpen.provision.record import ProvisionRecord
 from bullpen.provision.selection import ClaimWorker
 
 LOG = "Look at agent.log in the directory of the instance"
-SILENT = "registered, but shows no sign of life"
+SILENT = "registered, but its agent sends no heartbeat"
 
 
 @dataclass(slots=True)

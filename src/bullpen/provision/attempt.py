@@ -139,7 +139,7 @@ class ProvisionAttempt:
     async def _count_again(self) -> None:
         self.want = await self.existing.still_missing()
         if self.want <= 0:
-            raise Withdrawn("the run has all it asked for")
+            raise Withdrawn("the run already has every runner it requested")
 
     async def _acquire_in_turn(self, settlement: Settlement, stop: asyncio.Event) -> list[Member]:
         """Acquire when it is this attempt's turn at the caps. If others were faster, give everything back and wait

@@ -22,7 +22,7 @@ from bullpen.ports import Ports
 from bullpen.provision.outcome import Discarded, Member, Request
 
 BY = "provision"
-SILENT = "serves the run, but shows no sign of life"
+SILENT = "serves the run, but its agent sends no heartbeat"
 AT_ANY_TIME = datetime.min.replace(tzinfo=UTC)
 """How long an instance may still run does not decide whether it fits."""
 

@@ -202,14 +202,14 @@ class ClaimWorker:
         return max(loser.since + self.settings.timings.hedge - asyncio.get_running_loop().time(), 0.0)
 
     async def _part_with(
-        self, loser: Instance, patience: float = 0.0, why: str = "surplus: another was faster"
+        self, loser: Instance, patience: float = 0.0, why: str = "surplus: another candidate registered first"
     ) -> None:
         """Give back a hedge that was not needed, unless it already has a job of the run: then it stays held, and the
         commit keeps it. One that never answered is ended, because it may still register."""
         if await self._is_at_work(loser):
             return
         if await self.watcher.first({loser.id: reaching(Kind.CLAIM_SEEN, loser.round)}, patience) is None:
-            await self.condemn(loser, "never acknowledged its claim; another was faster")
+            await self.condemn(loser, "never acknowledged its claim; another candidate registered first")
         else:
             await self._give_back(loser, why)
 

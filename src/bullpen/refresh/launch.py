@@ -42,7 +42,7 @@ from bullpen.refresh.lack import lacking, set_lacks
 PASSING = (InsufficientCapacity, LimitReached, Throttled)
 """Why a launch may fall short for now: the next refresh tries again. Anything else needs an operator."""
 ABANDONED = 30.0  # seconds without a fleet: a launch plans it within `timings.takeover` and a few requests
-TRIES = 3  # launches that one refresh opens: if others fill the pool each time, the next refresh does the rest
+TRIES = 3  # launches that one refresh opens: if others reach the cap each time, the next refresh does the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
             actions = _actions(order, created, missing - created if refusal else 0, refusal)
             report = LaunchReport(order.resource_class, order.usage_class, order.on_the_way + created, refusal)
             return PlanReport(actions, None if isinstance(refusal, PASSING) else refusal, report)
-        await _abort(ports, settings, record, "others fill the pool")
+        await _abort(ports, settings, record, "other launches have reached the cap")
         launches = await _launches(ports, settings, order.resource_class, order.usage_class)
         missing = await _still_missing(ports, settings, record.stored, launches)
         if missing <= 0:

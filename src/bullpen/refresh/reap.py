@@ -40,7 +40,7 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> A
     overdue = [one for one in live if one.due_at is not None and one.due_at <= now]
     if ending := [one for one in overdue if one.state is TERMINATED]:
         yield Plan(
-            tuple(Action("terminate", one.id, "its end is owed") for one in ending),
+            tuple(Action("terminate", one.id, "its machine is still to be terminated") for one in ending),
             partial(debts.pay_all, ports, settings, ending, by=BY),
         )
     if cleaning := [one for one in overdue if one.is_pending and one.owes is not None]:

@@ -115,8 +115,9 @@ class ScaleSetController:
             self._give_up(self._tasks.values())
 
     def _hears(self, name: str) -> bool:
-        """Whether heartbeats say what the runners of a set do. The settings allow no set without them, but a set that
-        left the settings may still have runners: none of them is taken for free, and each job has its whole time."""
+        """Whether the server records the heartbeats that report what the runners of a set do. The settings allow no set
+        without them, but a set that was removed from the settings may still have runners. The controller does not
+        serve such a set: it regards none of the runners as idle, and every job can use all its time."""
         if not self._tracks and name not in self._unheard:
             self._unheard.add(name)
             remedy = "Set liveness.tracking = true until the set is retired."

@@ -101,8 +101,9 @@ class MemberWatch:
         return [self._view(one, self.pulses[one.id]) for one in found]
 
     def take_idle_ends(self, at_work: Collection[str]) -> list[str]:
-        """The names of runners that had no job, and that another one of their round replaced a while ago, each once.
-        `at_work` have one by the CI's word: a heartbeat shows no job that is over before it is read."""
+        """The names of runners that ended without a job and were replaced by another runner of the same round a while
+        ago, each once. `at_work` are runners that have a job according to the CI: a heartbeat does not show a job that
+        ends before the heartbeat is read."""
         self._worked |= dict.fromkeys(at_work)
         for name in [*self._worked][:-REMEMBERED]:
             del self._worked[name]

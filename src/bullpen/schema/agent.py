@@ -23,7 +23,7 @@ class AgentRecord(AnswerBody, frozen=True):
         Meta(description="State of the instance; empty without a record.", extra_json_schema={"enum": ["", *STATES]}),
     ] = ""
     run_id: Annotated[str, Meta(description="Run that the instance serves; empty if none.")] = ""
-    round: Annotated[str, Meta(description="Names one service of the instance: a new one with each owner.")] = ""
+    round: Annotated[str, Meta(description="Round of the instance, drawn again whenever its owner changes.")] = ""
     threshold: Annotated[float, Meta(description="Until when it may stay in its state, in seconds since 1970.")] = 0.0
     attested: Annotated[bool, Meta(description="Whether the instance has proven that it is clean.")] = False
     trust_domain: Annotated[str, Meta(description="Trust domain of the instance.")] = ""

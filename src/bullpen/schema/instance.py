@@ -27,7 +27,7 @@ class InstanceAnswer(AnswerBody, frozen=True):
     id: Annotated[str, Meta(description="Id of the instance.")]
     state: Annotated[InstanceState, Meta(description="State of the instance.")]
     run_id: Annotated[str, Meta(description="Run that it serves; empty if none.")]
-    round: Annotated[str, Meta(description="Names one service of the instance: a new one with each owner.")]
+    round: Annotated[str, Meta(description="Round of the instance, drawn again whenever its owner changes.")]
     version: Annotated[int, Meta(description="Number of changes of the record.")]
     threshold: Annotated[Time, Meta(description="Until when it may stay in its state. Later it is ended.")]
     attested: Annotated[bool, Meta(description="Whether it has proven that it is clean, and is on offer.")]
@@ -53,7 +53,7 @@ class InstanceAnswer(AnswerBody, frozen=True):
         Time | None, Meta(description="When its machine is going to be taken away; null if that is not known.")
     ] = None
     silent: Annotated[
-        bool, Meta(description="Whether its agent has not beaten for as long as it takes to declare its worker lost.")
+        bool, Meta(description="Whether its agent has been silent long enough to declare its worker lost.")
     ] = False
     job: Annotated[
         CiJobAnswer | None, Meta(description="Job of a CI with jobs of its own that it runs now; null if none.")

@@ -44,7 +44,7 @@ class _Operation(Struct, rename="camel", tag_field="kind", kw_only=True):
     run_id: Annotated[str, Meta(description="Run that it is for.")]
     state: Annotated[OperationState, Meta(description="State of the operation.")]
     started_at: Annotated[Time, Meta(description="When it began.")]
-    ends_by: Annotated[Time, Meta(description="By when it ends at the latest.")]
+    ends_by: Annotated[Time, Meta(description="Deadline of the operation.")]
     finished_at: Annotated[Time | None, Meta(description="When it ended; null until then.")] = None
     progress: Annotated[
         ProgressAnswer | None, Meta(description="How far it has come; null before the first report.")

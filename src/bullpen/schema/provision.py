@@ -37,7 +37,7 @@ class DiscardedAnswer(AnswerBody, frozen=True):
 
 
 class ProvisionAnswer(AnswerBody, frozen=True):
-    """`runId` is also the label of the runners. `provisionId` is empty if the run already had all it asked for.
+    """`runId` is also the label of the runners. `provisionId` is empty if the run already had all runners it requested.
 
     `instances` is empty if it failed. `kept` serve the run besides, because a CI job of the run began on each before it
     could be given back. `held` are ids of instances that served the run before: members if it was met, and if it failed
@@ -46,7 +46,7 @@ class ProvisionAnswer(AnswerBody, frozen=True):
 
     run_id: Annotated[str, Meta(description="Run that was provisioned. It is also the label of its runners.")]
     provision_id: Annotated[
-        str, Meta(description="Id of the provision; empty if the run already had all it asked for.")
+        str, Meta(description="Id of the provision; empty if the run already had every runner it requested.")
     ]
     state: Annotated[WorkState, Meta(description="Whether it was met.")]
     requested: Annotated[int, Meta(description="Runners that were asked for.")]

@@ -32,7 +32,10 @@ class ScaleSetAnswer(AnswerBody, frozen=True):
     waiting: Annotated[int, Meta(description="Jobs that have waited for some seconds; at most 50 are counted.")]
     waits_since: Annotated[
         Time | None,
-        Meta(description="Since when the oldest waits, of those that GitHub took back only if no other does; or null."),
+        Meta(
+            description="When the oldest waiting job began to wait. Jobs that GitHub took back count only if no other"
+            " job waits. Null if none waits."
+        ),
     ]
     why: Annotated[str, Meta(description="Why it waits, or why no process listens; empty if all is well.")]
     dropped: Annotated[int, Meta(description="Times since `since` that GitHub dropped an idle runner.")] = 0

@@ -83,7 +83,7 @@ class RateLimitAnswer(AnswerBody, frozen=True):
 
 class SettingsAnswer(AnswerBody, frozen=True):
     """`restartNeeded` are settings that changed in the file and take effect when the server is restarted. `refused` is
-    what is wrong with the file as it stands: then the server has taken over nothing of it."""
+    the error in the file: while there is one, the server applies none of its changes."""
 
     file: Annotated[str, Meta(description="Settings file; empty if there is none.")] = ""
     restart_needed: Annotated[
@@ -93,7 +93,8 @@ class SettingsAnswer(AnswerBody, frozen=True):
     refused: Annotated[
         str,
         Meta(
-            description="What is wrong with the file as it stands. Then nothing of it is in force. Empty if nothing is."
+            description="Error in the settings file. While there is one, the server applies none of its changes. Empty"
+            " if there is none."
         ),
     ] = ""
 

@@ -41,7 +41,8 @@ Key = Annotated[
     HeaderParameter(
         name="Idempotency-Key",
         max_length=limits.IDEMPOTENCY_KEY_LENGTH,
-        description="Of this request: a caller without an answer sends it again with the same key, and it counts once.",
+        description="Key of this request. If no answer arrives, repeat it with the same key; the server carries it out"
+        " once.",
     ),
 ]
 

@@ -63,7 +63,7 @@ def _nothing_in_between(memory: Memory) -> Iterator[str]:
         if one.state is IDLE and one.attested and not _can_be_found(memory, one):
             yield f"{one.id} is on offer without a ticket"
         if one.state is TERMINATED and one.owes is not None:
-            yield f"{one.id} still owes its end"
+            yield f"the machine of {one.id} is still to be terminated"
         if one.state is not TERMINATED and one.id not in alive:
             yield f"{one.id} is {one.state}, but its machine is gone"
     for id in alive:

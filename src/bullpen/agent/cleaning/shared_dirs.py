@@ -24,11 +24,12 @@ MOST = 50_000  # entries of the user's at boot, which every cleaning compares; a
 
 
 class SharedPlaces:
-    """What the user has when this is made stays, as do the directories `spare`, which others clean. It must stay as it
-    is, though: what is new inside goes, and what is changed or missing is a difference.
+    """Removes what the user has left in these directories. Entries that the user has when this object is made stay, as
+    do the directories `spare`, which other modules clean. A cleaning removes what is new inside such an entry, and
+    reports what was changed or is missing as a difference.
 
-    On a shared machine, what others have there may be vast: of their directories only those are looked into that
-    the user can write to, not those that merely lead to such.
+    On a shared machine other users may have very many files there. Of their directories the cleaning reads only those
+    that the user can write to, not those that merely lead to one.
     """
 
     def __init__(

@@ -171,8 +171,9 @@ class RunnerListener:
         self._ended(code, said, now)
 
     def stop(self, now: float) -> None:
-        """Let it leave, then have it removed. What is being registered is registered first: only then can it be; and
-        what it has to tell GitHub of its last job it tells, though it says here before that the job is over."""
+        """Stop the runner, then have its registration removed. A registration that has begun is completed first,
+        because only then can it be removed. The runner still sends GitHub the result of its last job: it prints that
+        the job is over before it sends that."""
         self._is_wanted = False
         if self.stage in (ListenerStage.STARTING, ListenerStage.LISTENING) and self.child is not None:
             self.stage, self.until = ListenerStage.STOPPING, now + STOPPED_WITHIN

@@ -143,7 +143,7 @@ class Actions:
         try:
             store.deregister(progress.runner)
         except StillBusy:
-            self._log(f"GitHub keeps {progress.runner}: it has given it a job")
+            self._log(f"GitHub does not remove {progress.runner}, because it assigned a job to it")
             return progress.held().asking_at(record.round, time.monotonic() + ASK_AGAIN)
         listener.withdraw(time.monotonic())
         return self._follow(progress.withdrawn())

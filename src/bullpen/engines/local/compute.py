@@ -232,8 +232,9 @@ class LocalCompute:
             return False
 
     async def _hold(self, instance_id: str, uid: int) -> users.Hold | None:
-        """None if another process keeps the user for so long that the end must be tried again, and if there is no way
-        to have it, which is noted: only an operator can help."""
+        """Lock the machine's user. None if another process holds the lock for too long, so that the end must be tried
+        again later; and if the user cannot be locked at all: then the reason is noted, because only an operator can
+        fix it."""
         try:
             for _ in range(round(FREED_WITHIN / LOOK_AGAIN_AFTER)):
                 if (held := users.hold(uid)) is not None:

@@ -117,8 +117,9 @@ def hold(uid: int) -> Hold | None:
 
 
 def note_turn(uid: int) -> None:
-    """The user is given out now, and whatever becomes of that, every other one is to be tried before it is again: no
-    machine may boot as it, for what an earlier one left, or it may be another home's. Raise Unusable."""
+    """Record that a machine gets this user now. Every other user is then tried before this one is tried again, whether
+    the machine boots or not: files of an earlier machine may prevent the boot, or another home may use the user. Raise
+    Unusable."""
     try:
         (_locks() / str(uid)).touch(mode=0o600)
     except OSError as exc:

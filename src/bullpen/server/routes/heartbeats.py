@@ -34,7 +34,7 @@ class BeatResult(AnswerBody, frozen=True, omit_defaults=True):
     next_in_seconds: Annotated[float | None, Meta(description="Seconds after which the next beat is due.")] = None
     stop: Annotated[list[str] | None, Meta(description="Ids of jobs that the worker must end.")] = None
     state: Annotated[WorkerState | None, Meta(description="State of the worker.")] = None
-    resurrected: Annotated[bool | None, Meta(description="Whether the worker had been given up.")] = None
+    resurrected: Annotated[bool | None, Meta(description="Whether the worker had been declared lost.")] = None
     code: Annotated[ErrorCode | None, Meta(description="Of an error: its kind.")] = None
     error: Annotated[str | None, Meta(description="Of an error: what is wrong.")] = None
     field: Annotated[str | None, Meta(description="Of an error: part of the request that is wrong.")] = None

@@ -30,10 +30,12 @@ def is_unseen(worker: Worker) -> bool:
 
 
 def accept(worker: Worker, now: datetime, forgotten_epoch: int = 0) -> Change[Worker] | None:
-    """What an unseen beat does to its worker: a lease from now on, and its timer moves there. None: it counts no more.
+    """What an unseen beat does to its worker: the lease begins now, and the timer is set to its end. None: the beat
+    does not count any more.
 
-    The number is the agent's to count, and when it beat, and what it runs, is for it to say. One that is accepted for
-    the first time begins in the epoch after all that were forgotten: it may have slept since its tombstone was removed.
+    The agent counts its beats, and reports when it sent them and which job it runs. A worker whose beat is accepted for
+    the first time begins in the epoch after all forgotten ones: the machine may have slept since the tombstone of the
+    worker was removed.
     """
     lease = min(max(worker.lease, SHORTEST), LONGEST) if worker.lease > 0 else DIRECT_LEASE
     number, activity = worker.token, worker.activity
