@@ -53,6 +53,16 @@ def test_every_setting_has_a_reason() -> None:
     assert [row for row in render().splitlines() if row.endswith("|  |")] == []
 
 
+def test_the_glossary_explains_every_action_that_refresh_reports() -> None:
+    sources = [*(ROOT / "src/bullpen/refresh").glob("*.py"), ROOT / "src/bullpen/scale_sets/desired.py"]
+    reported = re.compile(r"(?:\bAction|SetAction|_step|_actions)\(\s*\"([a-z ]+)\"")
+    named = {name for source in sources for name in reported.findall(source.read_text())}
+    assert {"await and offer", "leave set"} < named
+    page = (ROOT / "docs/glossary.md").read_text()
+    rows = {word.strip() for row in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE) for word in row.split(",")}
+    assert {name for name in named if name not in rows and f"`{name}`" not in page} == set()
+
+
 @pytest.mark.parametrize("document", SHOWN)
 def test_every_command_in_a_console_block_exists(document: str) -> None:
     shown = [shlex.split(command, comments=True) for command in every_command(document)]
