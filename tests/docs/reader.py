@@ -205,13 +205,22 @@ class Reader:
         return {ADDRESS: f"127.0.0.1:{place.port}", PROJECT: str(place.home), **self.instead}
 
     def _learn(self, output: str, printed: str) -> None:
-        """What the page calls by these names is called by those here. A name that is known stays."""
+        """What the page calls by these names is called by those here. A name that is known stays. A job is never called
+        by the name of an instance, although the page and the commands may show new instances at different places."""
         theirs = [name for name in dict.fromkeys(NAME.findall(output)) if name not in self._names]
         ours = [name for name in dict.fromkeys(NAME.findall(printed)) if name not in self._names.values()]
-        self._names.update(zip(theirs, ours, strict=False))
+        for kind in {_kind(name) for name in theirs}:
+            pairs = zip(*([name for name in names if _kind(name) == kind] for names in (theirs, ours)), strict=False)
+            self._names.update(pairs)
         pids = dict(ROW.findall(printed))
         rows = [(self._names.get(id), pid) for id, pid in ROW.findall(output)]
         self._names.update({pid: pids[id] for id, pid in rows if id in pids})
+
+
+def _kind(name: str) -> str:
+    found = re.match(r"bp[or]_|[a-z]+", name)
+    assert found
+    return found[0] + ("/" if "/" in name else "")
 
 
 def _replaced(text: str, instead: Mapping[str, str]) -> str:

@@ -3,13 +3,14 @@
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from docs.followed_pages import PAGES as FOLLOWED
 from docs.followed_pages import a_reader
 from docs.reader import Reader
-from walkthroughs import ROOT, commands, steps
+from walkthroughs import ROOT, Shown, commands, steps
 
 PAGES = [
     "README.md",
@@ -70,3 +71,15 @@ def test_a_command_goes_on_below_a_backslash() -> None:
     first, second = commands("$ one \\\n  more\noutput\n$ two\n")
     assert (first.command, first.output) == ("one \\\n  more", "output\n")
     assert (second.command, second.output) == ("two", "")
+
+
+def test_a_name_on_a_page_stands_for_a_name_of_the_same_kind(tmp_path: Path) -> None:
+    """Which of two runners takes a job is a matter of time: the page may show an instance that is new on it, where
+    the command prints one that is known."""
+    reader = Reader(tmp_path, None)
+    reader.program("first", "echo i-aaaaaaaa i-bbbbbbbb")
+    reader.program("second", "echo i-bbbbbbbb j-cccccccc bpo_secret")
+    reader.type(Shown("first", "i-11111111 i-12121212\n"))
+    reader.type(Shown("second", "i-22222222 j-33333333 bpo_shown\n"))
+    assert reader.renamed("i-11111111 j-33333333 bpo_shown") == "i-aaaaaaaa j-cccccccc bpo_secret"
+    assert reader.renamed("i-22222222") == "i-22222222"
