@@ -27,11 +27,13 @@ def instances_of(run: Run) -> set[str]:
 
 
 def rested(place: Workplace, github: FakeGithub, registered: int = 1) -> None:
-    """Only so many runners are registered, their machines run, and every other machine is on offer: none boots, none is
-    claimed, and none is cleaned."""
+    """Only so many runners are registered, their machines run, and every other machine is on offer: none is launched,
+    boots, is claimed or is cleaned."""
 
     def is_at_rest() -> bool:
         running = place.ids("state = 'running'")
+        if place.rows("SELECT 1 FROM provisions WHERE state = 'open'"):
+            return False
         return len(github.runners()) == len(running) == registered and place.live() == sorted(
             [*running, *place.on_offer()]
         )
