@@ -13,7 +13,7 @@ from bullpen.cli.program import program
 from bullpen.errors import Conflict
 from bullpen.model import instance
 from bullpen.pool.change_log import LEVELS, with_change_log
-from bullpen.structured_log import FieldLogger, Format, JsonLines, Level, TextLines, get_logger, set_up
+from bullpen.structured_log import FieldLogger, Format, JsonLines, Level, TextLines, get_logger, happened, set_up
 from fixtures import a_world, provisioned, released, small
 
 
@@ -53,6 +53,19 @@ def test_a_json_line_has_the_same_fields_with_their_types(caplog: pytest.LogCapt
         "run": "4711",
         "runners": 2,
     }
+
+
+def test_an_event_is_logged_with_its_fields_and_told_to_people_with_its_reason_last(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    event = happened("label released", run="4711", of=None, reason="it is over", label="4711-small")
+    with caplog.at_level(logging.INFO):
+        event.log(get_logger("bullpen.server"), logging.INFO, controller="runs")
+    assert caplog.records[-1].getMessage() == (
+        'label released controller=runs run=4711 reason="it is over" label=4711-small'
+    )
+    assert str(event) == "label released (run 4711, label 4711-small): it is over"
+    assert event == happened("label released", run=4711, reason="it is over", label="4711-small")
 
 
 def test_lines_of_libraries_are_json_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -247,8 +247,8 @@ class Service:
 
     async def _pay_debts(self) -> None:
         setbacks = self._setbacks
-        for line in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY, setbacks=setbacks):
-            log.info("debt paid", result=line)
+        for paid in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY, setbacks=setbacks):
+            paid.log(log, logging.INFO, controller="debts")
         if failed := setbacks.reasons():
             (id, why), *others = failed.items()
             raise Unpaid(f"{id}: {why}" + (f" (and {len(others)} more)" if others else ""))
@@ -302,10 +302,10 @@ class Service:
 
     async def _reconcile_runs(self) -> None:
         report = await self.runs.run_once()
-        for line in report.done:
-            log.info(line, controller="runs")
+        for event in report.done:
+            event.log(log, logging.INFO, controller="runs")
         for alarm in report.alarms:
-            log.error(alarm, controller="runs")
+            alarm.log(log, logging.ERROR, controller="runs")
 
 
 async def _perform(

@@ -1,10 +1,10 @@
 """Log lines with fields: one sentence that stays the same, and key-value pairs that vary.
 
     log = get_logger("bullpen.server")
-    log.info("run released", run="4711", repository="acme/widgets")
+    log.info("label released", run="4711", repository="acme/widgets")
 
-    text   2026-11-16T03:07:59.984Z INFO    server: run released run=4711 repository=acme/widgets
-    json   {"time": "2026-11-16T03:07:59.984Z", "level": "info", "event": "run released", "run": "4711", ...}
+    text   2026-11-16T03:07:59.984Z INFO    server: label released run=4711 repository=acme/widgets
+    json   {"time": "2026-11-16T03:07:59.984Z", "level": "info", "event": "label released", "run": "4711", ...}
 
 Levels: every state change at debug; provisions, discarded instances and refusals at info; a lost lease, a machine that
 is gone and a CI that does not answer at warning, once each; what an operator must act on at error. Heartbeats are not
@@ -19,6 +19,8 @@ from collections.abc import Iterable, MutableMapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
+
+from bullpen.lazy_dataclass import dataclass
 
 OWN_KEYS = frozenset({"exc_info", "stack_info", "stacklevel", "extra"})
 PLAIN = frozenset("-_./:@+%#*~,[]()<>!?$&'")
@@ -38,6 +40,33 @@ class Level(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+TOLD_LAST = ("error", "reason", "effect")
+"""Fields with sentences, which a text for people puts last, behind a colon."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """A log line that is not logged yet: some callers log it, others show it to people. Make one with `happened`."""
+
+    what: str
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def log(self, to: "FieldLogger", level: int, **more: Any) -> None:
+        fields: dict[str, Any] = {**more, **dict(self.fields)}
+        to.log(level, self.what, **fields)
+
+    def __str__(self) -> str:
+        """For people: `label released (run 4711, repository acme/widgets): the reason`."""
+        named = ", ".join(f"{name} {value}" for name, value in self.fields if name not in TOLD_LAST)
+        why = "; ".join(value for name, value in self.fields if name in TOLD_LAST)
+        return f"{self.what}{f' ({named})' if named else ''}{f': {why}' if why else ''}"
+
+
+def happened(what: str, /, **fields: object) -> LogEvent:
+    """`what` stays the same; the fields vary."""
+    return LogEvent(what, tuple((name, str(value)) for name, value in fields.items() if value is not None))
 
 
 class FieldLogger(logging.LoggerAdapter[logging.Logger]):

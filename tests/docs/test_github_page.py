@@ -163,7 +163,7 @@ def _workflow_runs(reader: PageReader) -> None:
 
 def _run_ends(reader: PageReader) -> None:
     (reader.folder / "go").touch()
-    reader.until(lambda: "label 4711 is released" in reader.log(), "`serve` has released it")
+    reader.until(lambda: "label released" in reader.log(), "`serve` has released it")
     reader.until(lambda: reader.log().count("UD_CLEAN_OK") == 2, "both runners are clean")
     reader.until(lambda: reader.count("provisions", "owes_kind IS NOT NULL") == 0, "the release is settled")
     (reader.folder / "go").unlink()

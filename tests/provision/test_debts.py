@@ -15,6 +15,7 @@ from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Compute
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
+from bullpen.structured_log import LogEvent, happened
 from fixtures import a_world, ids, provisioned, records, released
 
 
@@ -33,8 +34,8 @@ async def test_an_instance_that_attested_is_offered_although_many_before_it_stil
         await asyncio.sleep(1)
         await cut_off(world, "quick")
         await asyncio.sleep(world.settings.timings.takeover + 1)
-        lines = await debts.pay_due(world.ports(), world.settings, 20, by="a test")
-        assert len(lines) == 2
+        paid = await debts.pay_due(world.ports(), world.settings, 20, by="a test")
+        assert len(paid) == 2
         assert [one.id for one in records(world, IDLE) if one.is_claimable] == ids(clean)
 
 
@@ -50,6 +51,10 @@ async def test_an_instance_that_attested_and_then_died_is_not_offered() -> None:
 
 
 # ------------------------------------------------------------------------------------------ debts that cannot be paid
+
+
+def ended(id: str) -> LogEvent:
+    return happened("debt paid", instance=id, outcome="terminated")
 
 
 class Sick:
@@ -92,8 +97,8 @@ async def test_a_debt_that_cannot_be_paid_does_not_stop_the_others(
         sick, *others = await owing_their_end(world, 5)
         ports = replace(world.ports(), compute=Sick(world.ports().compute, [sick], failure))
         setbacks = Setbacks()
-        lines = await debts.pay_due(ports, world.settings, 20, by="a test", setbacks=setbacks)
-        assert sorted(lines) == [f"{id}: terminated" for id in others]
+        paid = await debts.pay_due(ports, world.settings, 20, by="a test", setbacks=setbacks)
+        assert sorted(paid, key=str) == sorted(map(ended, others), key=str)
         assert list(setbacks.reasons()) == [sick]
         assert setbacks.reasons()[sick].endswith(str(failure))
         assert sick in caplog.text
@@ -113,8 +118,8 @@ async def test_a_debt_that_cannot_be_paid_is_tried_again_ever_more_rarely_and_lo
         assert len(caplog.records) == 1
         compute.sick.clear()
         await asyncio.sleep(60)
-        lines = await debts.pay_due(ports, world.settings, 20, by="a test", setbacks=setbacks)
-        assert (lines, setbacks.reasons()) == ([f"{sick}: terminated"], {})
+        paid = await debts.pay_due(ports, world.settings, 20, by="a test", setbacks=setbacks)
+        assert (paid, setbacks.reasons()) == ([ended(sick)], {})
 
 
 async def test_many_debts_that_cannot_be_paid_do_not_hide_one_that_can() -> None:
@@ -122,10 +127,10 @@ async def test_many_debts_that_cannot_be_paid_do_not_hide_one_that_can() -> None
         *sick, well = await owing_their_end(world, 9)
         compute = Sick(world.ports().compute, sick, OSError(5, "Input/output error"))
         ports, setbacks = replace(world.ports(), compute=compute), Setbacks()
-        lines = []
+        paid = []
         for _ in range(9):
-            lines += await debts.pay_due(ports, world.settings, 1, by="a test", setbacks=setbacks)
-        assert lines == [f"{well}: terminated"]
+            paid += await debts.pay_due(ports, world.settings, 1, by="a test", setbacks=setbacks)
+        assert paid == [ended(well)]
 
 
 async def test_a_service_that_does_not_answer_is_not_asked_for_each_of_many_debts() -> None:
@@ -156,6 +161,6 @@ async def test_a_provision_that_cannot_be_settled_does_not_stop_the_others(
 
         monkeypatch.setattr(lifecycle, "carry_out", carry_out)
         setbacks = Setbacks()
-        (line, *_) = await debts.pay_due(world.ports(), world.settings, 20, by="a test", setbacks=setbacks)
-        assert line.startswith(f"{well}: aborted")
+        (one, *_) = await debts.pay_due(world.ports(), world.settings, 20, by="a test", setbacks=setbacks)
+        assert one == happened("debt paid", provision=well, outcome="aborted", instances=1)
         assert setbacks.reasons() == {sick: "RuntimeError: a bug"}

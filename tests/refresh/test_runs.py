@@ -22,7 +22,8 @@ async def test_a_run_that_has_ended_gives_back_its_runners() -> None:
         run = await scene.run(build(lasts=20))
         await asyncio.sleep(20)
         done = await every_minute(scene, 2)
-        assert f"run {run} of acme/widgets completed (success): label {run} is released" in [one.reason for one in done]
+        released = f"label released (run {run}, repository acme/widgets, conclusion success, label {run})"
+        assert released in [one.reason for one in done]
         assert scene.held() == []
 
 

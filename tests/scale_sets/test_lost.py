@@ -434,7 +434,8 @@ async def test_a_member_whose_runner_github_refuses_to_remove_leaves_its_place_o
         run, hangs = await a_forgotten_worker(world, between)
         await until_done(world, run)
         await asyncio.sleep(600)
-        assert f"{hangs} has lost its worker, and GitHub refuses to remove its runner: 403" in caplog.text
+        refused = "GitHub refuses to remove the runner of a lost worker"
+        assert f"{refused} controller=runs instance={hangs} error=403" in caplog.text
         assert state(world, hangs) == TERMINATED
         assert not world.memory.tables.workers[direct_key(hangs)].owes_reschedule
 

@@ -148,8 +148,10 @@ class Scene:
         self.said.done += said.done
         self.said.alarms += said.alarms
 
-    def alarmed(self, text: str) -> bool:
-        return any(text in alarm for alarm in self.said.alarms)
+    def alarms(self, what: str, **fields: str) -> int:
+        """How often this alarm came, with at least these fields."""
+        found = [dict(one.fields) for one in self.said.alarms if one.what == what]
+        return sum(fields.items() <= one.items() for one in found)
 
 
 async def lose(scene: Scene, run: str, *jobs: str) -> list[str]:

@@ -38,7 +38,7 @@ async def test_no_run_is_cancelled_under_a_job_that_github_sees_on_its_runner() 
         scene.world.memory.yard.capacity = 0
         scene.mutes(scene.on(run, "a"))
         await scene.passes(LOST_AFTER + 300, scene.controller())
-        assert scene.alarmed("its runner is online: it is left alone")
+        assert scene.alarms("lost instance left alone", reason="its runner is online")
         assert scene.hub.cancels == []
 
 
@@ -114,7 +114,7 @@ async def test_what_failed_between_the_last_sight_of_its_runner_and_the_end_of_i
         scene.dies(mute)
         await scene.passes(LOST_AFTER, controller)
         assert scene.hub.reruns == []
-        assert scene.said.done[-1].endswith("a ended by itself: its runner was online")
+        assert str(scene.said.done[-1]).endswith("a ended by itself: its runner was online")
 
 
 @pytest.mark.parametrize("end", [Conclusion.FAILURE, Conclusion.CANCELLED])
@@ -192,8 +192,8 @@ async def test_the_loss_of_another_attempt_is_said_again() -> None:
         for attempt in (1, 2):
             scene.dies(scene.on(run, "build"))
             await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, controller)
-            said = f"run {run} of {REPOSITORY}, attempt {attempt}: build lost, and not run again"
-            assert len([alarm for alarm in scene.said.alarms if said in alarm]) == 1
+            which = {"run": run, "repository": REPOSITORY, "attempt": str(attempt), "jobs": "build"}
+            assert scene.alarms("lost jobs not run again", **which) == 1
             if attempt == 1:
                 scene.hub.rerun(scene.of(run), ("build",))
                 await scene.provides(run, 1)

@@ -185,7 +185,7 @@ async def test_a_look_that_fails_is_said_and_tried_again_less_and_less_often() -
         ports = scene.ports()
         faults(ports).fail_next("workflows.run", *[Failure.LOST_REQUEST] * 1000)
         await scene.passes(600, scene.controller(ports))
-        assert scene.alarmed(f"run {run} of {REPOSITORY} could not be reconciled")
+        assert scene.alarms("cannot reconcile run", run=run, repository=REPOSITORY)
         assert 10 <= requests(ports)["workflows.run"] <= 25
 
 

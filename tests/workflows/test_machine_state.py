@@ -28,7 +28,7 @@ async def test_a_runner_that_is_online_is_marked_and_never_ended() -> None:
         mute = scene.on(run, "build")
         scene.mutes(mute)
         await scene.passes(1500, scene.controller())
-        assert scene.alarmed(f"{mute} is lost, but its runner is online: it is left alone")
+        assert scene.alarms("lost instance left alone", instance=mute, reason="its runner is online")
         assert mute in scene.world.memory.yard.machines
         assert scene.state(mute) == RUNNING
 

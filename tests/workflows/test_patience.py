@@ -70,7 +70,11 @@ async def test_a_job_that_waits_for_githubs_own_machines_goes_on() -> None:
         scene.world.memory.yard.capacity = 0
         scene.dies(scene.on(run, "a"))
         await scene.passes(LOST_AFTER + 120, scene.controller())
-        assert scene.alarmed("it is cancelled if that is still so when its other jobs have ended")
+        assert scene.alarms(
+            "jobs wait for a label that gets no runners",
+            label=run,
+            effect="the run is cancelled if that is still so when its other jobs have ended",
+        )
         assert scene.hub.cancels == []
 
 
@@ -81,7 +85,12 @@ async def test_the_same_alarm_comes_once_an_hour() -> None:
         scene.world.memory.yard.capacity = 0
         scene.dies(idle)
         await scene.passes(4500, scene.controller(), every=10)
-        assert len([alarm for alarm in scene.said.alarms if "so it is left waiting" in alarm]) == 2
+        assert (
+            scene.alarms(
+                "jobs wait for a label that gets no runners", effect="they wait: the repository is not in github.rescue"
+            )
+            == 2
+        )
 
 
 async def test_a_lost_runner_is_not_its_labels_other_runner() -> None:
@@ -122,7 +131,7 @@ async def test_nor_one_that_failed_right_before_its_machine_died() -> None:
         assert scene.worker(dead).activity
         await scene.passes(LOST_AFTER, scene.controller())
         assert scene.hub.reruns == []
-        assert scene.said.done[-1].endswith("a ended by itself: its runner was lost later")
+        assert str(scene.said.done[-1]).endswith("a ended by itself: its runner was lost later")
 
 
 async def test_jobs_run_again_that_ask_for_the_label_of_their_own_attempt_get_it() -> None:
@@ -150,10 +159,10 @@ async def test_a_runner_that_never_hears_of_its_jobs_end_is_ended_with_its_run_a
             await scene.passes(10, controller)
             scene.said.done += await debts.pay_due(scene.ports(), scene.world.settings, 100, by="serve")
         assert scene.state(deaf) == TERMINATED
-        assert [line.partition(":")[2] for line in scene.said.done] == [
-            f" its agent reports a job of run {run}, which has completed",
-            " committed, 0 of its instances settled",
-            " build succeeded",
+        assert [(one.what, dict(one.fields).get("reason")) for one in scene.said.done] == [
+            ("instance given up", f"its agent reports a job of run {run}, which has completed"),
+            ("debt paid", None),
+            ("loss settled", "build succeeded"),
         ]
 
 

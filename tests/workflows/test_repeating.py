@@ -125,7 +125,7 @@ async def test_a_run_that_is_missing_once_is_not_given_up(monkeypatch: pytest.Mo
         monkeypatch.setattr(ports.workflows, "run", missing_once)
         await scene.passes(GIVEN_UP_AFTER, scene.controller(ports))
         assert scene.hub.reruns == [(run, 1, ("build",))]
-        assert not scene.alarmed("does not exist")
+        assert not scene.alarms("run given up")
 
 
 async def test_where_the_runners_cannot_be_listed_other_runs_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ async def test_where_the_runners_cannot_be_listed_other_runs_go_on(monkeypatch: 
         monkeypatch.setattr(ports.ci, "registrations", denied)
         await scene.passes(400, scene.controller(ports))
         assert scene.instances(other) == []
-        assert scene.alarmed("cannot check whether lost runners are online: the token lacks")
+        assert scene.alarms("cannot check whether lost runners are online", error="the token lacks a permission")
 
 
 async def test_a_re_run_that_github_never_shows_is_said_and_asked_for_once_more(
@@ -160,7 +160,7 @@ async def test_a_re_run_that_github_never_shows_is_said_and_asked_for_once_more(
         assert scene.hub.reruns == []
         await scene.passes(200, controller)
         assert len(scene.hub.reruns) == 1
-        assert scene.alarmed("GitHub does not show the requested re-run; trying again")
+        assert scene.alarms("requested re-run not shown by GitHub; trying again", run=run)
 
 
 async def test_a_machine_whose_end_never_becomes_certain_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,9 +177,9 @@ async def test_a_machine_whose_end_never_becomes_certain_is_said(monkeypatch: py
         monkeypatch.setattr(ports.compute, "terminate", uncertain)
         controller = scene.controller(ports)
         await scene.passes(300, controller)
-        assert not scene.alarmed("is not confirmed")
+        assert not scene.alarms("end of machine not confirmed")
         await scene.passes(400, controller)
-        assert scene.alarmed(f"the end of {dead} was requested but is not confirmed")
+        assert scene.alarms("end of machine not confirmed", instance=dead)
 
 
 async def test_the_runner_of_a_lost_job_is_taken_off_githubs_list_as_the_job_is_run_again() -> None:
@@ -203,7 +203,7 @@ async def test_a_job_that_never_ends_for_its_agent_holds_up_a_machine_only_until
         assert one in scene.world.memory.yard.machines
         await scene.passes(200, controller)
         assert one not in scene.world.memory.yard.machines
-        assert any("which has completed" in line for line in scene.said.done)
+        assert any("which has completed" in str(event) for event in scene.said.done)
 
 
 async def test_ends_wake_and_other_events_of_jobs_only_where_a_worker_is_lost() -> None:

@@ -71,8 +71,9 @@ async def test_without_capacity_the_run_is_cancelled() -> None:
         (dead,) = await lose(scene, run, "a")
         await scene.passes(60, scene.controller())
         assert scene.hub.cancels == [run]
-        assert scene.alarmed(f"jobs wait for label {run}, and no runner comes")
-        assert scene.alarmed("it is cancelled")
+        assert scene.alarms(
+            "jobs wait for a label that gets no runners", run=run, label=run, effect="the run is cancelled"
+        )
         assert not scene.worker(dead).owes_reschedule
         await scene.passes(700, scene.controller())
         assert scene.of(run).completed
@@ -100,7 +101,11 @@ async def test_without_an_opt_in_an_alarm_is_raised_and_it_is_tried_again() -> N
         controller = scene.controller()
         await scene.passes(120, controller)
         assert scene.hub.cancels == []
-        assert scene.alarmed("not in github.rescue, so it is left waiting")
+        assert scene.alarms(
+            "jobs wait for a label that gets no runners",
+            run=run,
+            effect="they wait: the repository is not in github.rescue",
+        )
         scene.world.memory.yard.capacity = 10
         await scene.passes(120, controller)
         assert scene.conclusions(run)["b"] is Conclusion.SUCCESS

@@ -82,7 +82,7 @@ async def test_several_lost_jobs_are_left_if_one_that_failed_by_itself_would_be_
         await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert "jobs that failed by themselves: wrong" in scene.why(dead)
-        assert scene.alarmed("a, b lost, and not run again")
+        assert scene.alarms("lost jobs not run again", jobs="a, b")
         assert scene.held() == []
 
 
@@ -102,7 +102,7 @@ async def test_a_lost_job_of_a_repository_that_did_not_opt_in_raises_an_alarm() 
         await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert "not in github.rescue" in scene.why(dead)
-        assert scene.alarmed("build lost, and not run again: the repository is not in github.rescue")
+        assert scene.alarms("lost jobs not run again", jobs="build", reason="the repository is not in github.rescue")
         assert not scene.worker(dead).owes_reschedule
 
 
@@ -196,7 +196,7 @@ async def test_without_capacity_nothing_is_run_again_and_that_is_said() -> None:
         await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert f"label {run} gets no runners" in scene.why(dead)
-        assert scene.alarmed("build lost, and not run again")
+        assert scene.alarms("lost jobs not run again", jobs="build")
 
 
 async def test_a_re_run_by_a_user_counts() -> None:

@@ -51,7 +51,7 @@ async def test_a_run_that_is_gone_leaves_no_debt() -> None:
         del scene.hub.runs[run]
         await scene.passes(70, scene.controller())
         assert not scene.worker(dead).owes_reschedule
-        assert scene.alarmed("does not exist")
+        assert scene.alarms("run given up", run=run)
 
 
 async def test_a_debt_that_waits_for_hours_costs_a_few_requests_a_minute() -> None:

@@ -100,7 +100,7 @@ async def test_such_a_job_of_a_repository_that_did_not_opt_in_raises_an_alarm_to
         scene.dies(scene.on(run, "build"))
         await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
-        assert scene.alarmed("build lost, and not run again: the repository is not in github.rescue")
+        assert scene.alarms("lost jobs not run again", jobs="build", reason="the repository is not in github.rescue")
 
 
 async def test_a_run_is_cancelled_for_want_of_runners_beside_such_a_job() -> None:

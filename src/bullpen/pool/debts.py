@@ -14,14 +14,18 @@ from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict, Outdated, Unavailable
 from bullpen.model import provision as provisions
-from bullpen.model.instance import IDLE, TERMINATED, Instance
+from bullpen.model.instance import IDLE, TERMINATED, Instance, InstanceFate
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
 from bullpen.pool import busy, clock_skew, lifecycle, offering
 from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports
+from bullpen.structured_log import LogEvent, happened
 
 T = TypeVar("T", Instance, Provision)
+Done = TypeVar("Done")
+
+PAID = "debt paid"
 
 PAGES = 10
 """How many times `limit` debts are read. Instances that still clean cannot be paid yet, and may stand in front of
@@ -34,17 +38,19 @@ GIVE_UP_AFTER = 3
 
 async def pay_due(
     ports: Ports, settings: Settings, limit: int, *, by: str, setbacks: Setbacks | None = None
-) -> list[str]:
-    """Pay up to `limit` due debts of provisions and as many of instances; returns what was done, a line each.
+) -> list[LogEvent]:
+    """Pay up to `limit` due debts of provisions and as many of instances; returns those that were paid.
 
     Those that cannot be paid are noted in `setbacks`; those noted there before wait for their time.
     """
     setbacks = Setbacks() if setbacks is None else setbacks
-    lines = await _pay_provisions(ports, settings, limit, setbacks, by=by)
-    return lines + await _pay_instances(ports, settings, limit, setbacks, by=by)
+    paid = await _pay_provisions(ports, settings, limit, setbacks, by=by)
+    return paid + await _pay_instances(ports, settings, limit, setbacks, by=by)
 
 
-async def _pay_provisions(ports: Ports, settings: Settings, limit: int, setbacks: Setbacks, *, by: str) -> list[str]:
+async def _pay_provisions(
+    ports: Ports, settings: Settings, limit: int, setbacks: Setbacks, *, by: str
+) -> list[LogEvent]:
     due = await ports.records.due_provisions(ports.clock.now(), limit + len(setbacks.waiting()))
     fresh = [one for one in due if one.id not in setbacks.waiting()][:limit]
     if any(one.state is provisions.OPEN for one in fresh) and await clock_skew.doubt(ports, settings):
@@ -52,43 +58,45 @@ async def _pay_provisions(ports: Ports, settings: Settings, limit: int, setbacks
     return await _one_by_one(lambda one: settle_provision(ports, settings, one, by=by), fresh, setbacks)
 
 
-async def _pay_instances(ports: Ports, settings: Settings, limit: int, setbacks: Setbacks, *, by: str) -> list[str]:
+async def _pay_instances(
+    ports: Ports, settings: Settings, limit: int, setbacks: Setbacks, *, by: str
+) -> list[LogEvent]:
     now = ports.clock.now()
-    lines: list[str] = []
+    paid: list[LogEvent] = []
     seen = set(setbacks.waiting())
     first = len(seen)
     for page in range(1, PAGES + 1):
         due = await ports.records.owing_instances(now, first + limit * page)
         fresh = [one for one in due if one.id not in seen][:limit]
-        lines += await pay_instances(ports, settings, fresh, setbacks, by=by)
-        if len(lines) >= limit or len(due) < first + limit * page:
+        paid += await pay_instances(ports, settings, fresh, setbacks, by=by)
+        if len(paid) >= limit or len(due) < first + limit * page:
             break
         seen.update(one.id for one in fresh)
-    return lines
+    return paid
 
 
 async def pay_instances(
     ports: Ports, settings: Settings, due: Sequence[Instance], setbacks: Setbacks, *, by: str
-) -> list[str]:
+) -> list[LogEvent]:
     """Pay what instances owe, due or not; those that cannot be paid are noted in `setbacks`."""
     ending = [one for one in due if one.state is TERMINATED]
     cleaning = [one for one in due if one.state is not TERMINATED]
-    lines = await together_or_alone(lambda some: pay_terminations(ports, settings, some, by=by), ending, setbacks)
-    return lines + await together_or_alone(lambda some: pay_offers(ports, settings, some, by=by), cleaning, setbacks)
+    paid = await together_or_alone(lambda some: pay_terminations(ports, settings, some, by=by), ending, setbacks)
+    return paid + await together_or_alone(lambda some: pay_offers(ports, settings, some, by=by), cleaning, setbacks)
 
 
-async def pay_all(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
+async def pay_all(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[LogEvent]:
     """Pay what instances owe. Raise Unavailable, when all others are paid, for those that could not be."""
     setbacks = Setbacks()
-    lines = await pay_instances(ports, settings, due, setbacks, by=by)
+    paid = await pay_instances(ports, settings, due, setbacks, by=by)
     if failed := setbacks.reasons():
         raise Unavailable("; ".join(f"{id}: {why}" for id, why in failed.items()))
-    return lines
+    return paid
 
 
 async def together_or_alone(
-    work: Callable[[Sequence[Instance]], Awaitable[list[str]]], due: Sequence[Instance], setbacks: Setbacks
-) -> list[str]:
+    work: Callable[[Sequence[Instance]], Awaitable[list[Done]]], due: Sequence[Instance], setbacks: Setbacks
+) -> list[Done]:
     """Work on all at once; if that fails, on each alone, so that one which cannot be done stops no other."""
     if not due:
         return []
@@ -102,12 +110,12 @@ async def together_or_alone(
     return done
 
 
-async def _one_by_one(work: Callable[[T], Awaitable[list[str]]], due: Sequence[T], setbacks: Setbacks) -> list[str]:
-    lines: list[str] = []
+async def _one_by_one(work: Callable[[T], Awaitable[list[Done]]], due: Sequence[T], setbacks: Setbacks) -> list[Done]:
+    done: list[Done] = []
     unanswered = 0
     for one in due:
         try:
-            lines += await work(one)
+            done += await work(one)
         except Outdated:
             raise
         except Exception as failure:
@@ -118,10 +126,10 @@ async def _one_by_one(work: Callable[[T], Awaitable[list[str]]], due: Sequence[T
         else:
             unanswered = 0
             setbacks.forget([one.id])
-    return lines
+    return done
 
 
-async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, by: str) -> list[str]:
+async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, by: str) -> list[LogEvent]:
     """Finish what a provision began: abort it if it is overdue, carry out its decision, mark it as settled.
 
     While an instance that should be given back executes a job, the debt is postponed, and nothing is reported.
@@ -140,10 +148,10 @@ async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, 
         await ports.records.apply_each([lifecycle.postponing(decided, now, by)])
         return []
     await ports.records.apply_each([lifecycle.settling(settings, decided, now, by)])
-    return [f"{decided.id}: {decided.state}, {len(landed)} of its instances settled"]
+    return [happened(PAID, provision=decided.id, outcome=decided.state, instances=len(landed))]
 
 
-async def give_up(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> list[str]:
+async def give_up(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> list[LogEvent]:
     """Abort an open provision as it was read, and settle it; nothing if it has moved since."""
     aborted = await _abort(ports, settings, undecided, why, by=by)
     return await settle_provision(ports, settings, aborted, by=by) if aborted is not None else []
@@ -180,12 +188,12 @@ async def instances_of(ports: Ports, provision: Provision) -> list[Instance]:
     return [one for one in found.values() if one.provision_id == provision.id]
 
 
-async def pay_terminations(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
+async def pay_terminations(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[LogEvent]:
     certain = await lifecycle.terminate(ports, settings, due, by=by)
-    return [f"{id}: terminated" for id in certain]
+    return [happened(PAID, instance=id, outcome=InstanceFate.TERMINATED) for id in certain]
 
 
-async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
+async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[LogEvent]:
     """Check once, without waiting. An instance that has attested and is alive goes on offer; one that failed or is late
     is ended; the rest is left, also one that got a job before it knew that it was given back. One that is late, has
     attested, and seems silent may only have another clock: it is watched for a heartbeat before it is ended."""
@@ -211,7 +219,7 @@ async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], 
     ]
     reasons = {one.id: _reason(one, pulses[one.id]) for one in hopeless}
     fates |= await lifecycle.expire_and_terminate(ports, settings, hopeless, reasons, by=by)
-    return [f"{id}: {fate}" for id, fate in fates.items()]
+    return [happened(PAID, instance=id, outcome=fate) for id, fate in fates.items()]
 
 
 def _reason(one: Instance, pulse: Pulse) -> str:

@@ -23,6 +23,7 @@ from bullpen.model.times import later
 from bullpen.ports import JobMessage, JobMessageKind
 from bullpen.ports.demand import JobStart
 from bullpen.scale_sets.started_jobs import StartedJobs
+from bullpen.structured_log import LogEvent, happened
 
 TAKEN_BACK_AFTER = 240.0  # seconds of a wait that the CI ended, not a user: it does so after 300, and may be heard late
 FORGOTTEN = 86400.0  # seconds after a job was taken back: the CI cancels a job that was queued for a day
@@ -41,7 +42,7 @@ class JobBoard:
         self.given = StartedJobs(stored.started, instance_of)
         self.starts: deque[JobStart] = deque(maxlen=STARTS)
 
-    def hear(self, job: JobMessage, now: datetime, time: float) -> str:
+    def hear(self, job: JobMessage, now: datetime, time: float) -> LogEvent | None:
         """Take note of one entry of a message; returns what an operator should know about it, usually nothing."""
         match job.kind:
             case JobMessageKind.ASSIGNED | JobMessageKind.AVAILABLE:
@@ -50,7 +51,7 @@ class JobBoard:
                 self._end(job)
                 self.starts.append(JobStart(job.queued_at, time, job.runner))
                 if self._instance_of(job.runner) is None:
-                    return f"{_named(job)} was given to runner {job.runner!r}, which is not one of this pool"
+                    return happened("job given to a runner of another pool", **_fields(job), runner=job.runner)
                 self.given.begin(_starts(job, now), time)
             case JobMessageKind.COMPLETED if job.runner:
                 self._end(job)
@@ -58,8 +59,8 @@ class JobBoard:
             case JobMessageKind.COMPLETED:
                 self._take_back(job, now)
             case _:
-                return f"an entry of a message cannot be read{f': its type is {job.type!r}' if job.type else ''}"
-        return ""
+                return happened("entry of a message cannot be read", type=job.type or None)
+        return None
 
     def settle(self, running: int, assigned: int) -> None:
         """Forget what messages failed to say: no more jobs wait than the CI counts. It gives a runner the oldest one. A
@@ -168,5 +169,6 @@ def _run(job: JobMessage) -> str:
     return str(job.workflow_run) if job.workflow_run else ""
 
 
-def _named(job: JobMessage) -> str:
-    return f"job {job.name!r} of {job.repository}, run {_run(job)}"
+def _fields(job: JobMessage) -> dict[str, object]:
+    """Those that name it in a log line."""
+    return {"job": job.name, "repository": job.repository, "run": _run(job)}

@@ -12,6 +12,7 @@ its id is tried a few times, then in another session, and then it is passed over
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -209,7 +210,7 @@ class SetListener:
         now = self._ports.clock.now()
         for job in message.jobs:
             if alarm := self.board.hear(job, now, self._time()):
-                log.warning("job of scale set", set=self.name, what=alarm)
+                alarm.log(log, logging.WARNING, set=self.name)
         self.board.settle(statistics.running, statistics.assigned)
         assigns = leaves_waiting(message.jobs)
         if message.statistics is not None or assigns:

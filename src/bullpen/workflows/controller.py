@@ -161,7 +161,7 @@ class WorkflowController:
         losses = await worker_losses(self._ports, self._settings, list(stored.values()))
         for loss in losses:
             if loss.worker.state is ACTIVE and await settle(self._ports, loss.worker, "it came back", by=BY):
-                self._report.note(f"{loss.worker.id} came back")
+                self._report.note("lost worker came back", worker=loss.worker.id)
         return [loss for loss in losses if loss.worker.state is not ACTIVE]
 
     async def _owing(self) -> list[Worker]:
@@ -187,7 +187,7 @@ class WorkflowController:
                 self._back_off(held.run, exc)
                 if isinstance(exc, Outdated) or not isinstance(exc, BullpenError):
                     raise
-                self._report.alarm(f"run {held.run} of {held.repository} could not be reconciled: {exc}")
+                self._report.alarm("cannot reconcile run", run=held.run, repository=held.repository, error=exc)
             else:
                 self._failed.pop(held.run, None)
 

@@ -88,14 +88,15 @@ class MachineStates:
             listed = await self._ports.ci.registrations()
         except (Refused, Unavailable) as exc:
             self._known |= dict.fromkeys((loss.key for loss in silent), MachineState.UNKNOWN)
-            self._report.alarm(f"cannot check whether lost runners are online: {exc}")
+            self._report.alarm("cannot check whether lost runners are online", error=exc)
             return []
         online = {one.name for one in listed if one.online is not False}
         now = self._ports.clock.now()
         for loss in silent:
             if loss.worker.instance_id in online:
                 self._known[loss.key], self._online_at[loss.key] = MachineState.ONLINE, now
-                self._report.alarm(f"{loss.worker.instance_id} is lost, but its runner is online: it is left alone")
+                why = "its runner is online"
+                self._report.alarm("lost instance left alone", instance=loss.worker.instance_id, reason=why)
             else:
                 self._known[loss.key] = MachineState.UNKNOWN
         offline = [loss for loss in silent if self.of(loss) is not MachineState.ONLINE]
@@ -118,9 +119,10 @@ class MachineStates:
                 self._known[loss.key] = MachineState.GONE
                 self._ending.pop(loss.key, None)
             elif time - self._ending.setdefault(loss.key, time) >= ENDING:
-                self._report.alarm(f"the end of {id} was requested but is not confirmed: its job is not run again yet")
+                effect = "its job is not run again yet"
+                self._report.alarm("end of machine not confirmed", instance=id, effect=effect)
             if fates.get(id, InstanceFate.NOT_OURS) is not InstanceFate.NOT_OURS:
-                self._report.note(f"{id} is {fates[id]}: {why}")
+                self._report.note("instance given up", instance=id, fate=fates[id], reason=why)
 
 
 def _has_ended(seen: Evidence, id: str) -> bool:

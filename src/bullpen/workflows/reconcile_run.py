@@ -93,6 +93,7 @@ class RunReconciler:
         for run, (gone, why) in self._missing.items():
             if later(since[run], self._settings.timings.orphan) > now:
                 continue
-            self._report.alarm(f"{why}: its runners stay until their threshold, and none of its jobs is run again")
+            effect = "its runners stay until their threshold, and none of its jobs is run again"
+            self._report.alarm("run given up", run=run, repository=gone.repository, reason=why, effect=effect)
             for loss in gone.losses:
                 await settle(self._ports, loss.worker, why, by=BY)

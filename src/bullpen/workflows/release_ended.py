@@ -38,7 +38,8 @@ async def give_back(
     for label in await _labels(ports, settings, run, held):
         released = await release(ports, settings, label, stop=at_once)
         if released.offered or released.terminated or released.pending:
-            report.note(f"run {run.run} of {run.repository} completed ({run.conclusion}): label {label} is released")
+            ended = run.conclusion
+            report.note("label released", run=run.run, repository=run.repository, conclusion=ended, label=label)
         found.append(released)
     return found
 
@@ -77,7 +78,7 @@ async def end_stale(
     fates = await lifecycle.expire_and_terminate(ports, settings, condemned, why, by=BY) if condemned else {}
     for id, fate in fates.items():
         if fate is not InstanceFate.NOT_OURS:
-            report.note(f"{id} is {fate}: {why}")
+            report.note("instance given up", instance=id, fate=fate, reason=why)
 
 
 def _is_stale(one: Instance, run: WorkflowRun) -> bool:

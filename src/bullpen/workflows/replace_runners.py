@@ -25,9 +25,10 @@ from bullpen.workflows.alerts import ReportCollector
 from bullpen.workflows.holdings import RunHoldings
 from bullpen.workflows.machine_state import MachineStates
 from bullpen.workflows.reprovision import Refusal, RunnerProvider
-from bullpen.workflows.rescue import BY, named, opted_in
+from bullpen.workflows.rescue import BY, of_run, opted_in
 from bullpen.workflows.settle_losses import settle_losses
 
+WAIT_IN_VAIN = "jobs wait for a label that gets no runners"
 FIRST_PAUSE = 60.0  # seconds until runners are requested again after a refusal
 LONGEST_PAUSE = 300.0
 FORGOTTEN = 3600.0  # seconds after which a refusal no longer lengthens the next pause
@@ -132,7 +133,7 @@ class RunnerReplacement:
             pause = min(before.pause * 2, LONGEST_PAUSE) if before is not None else FIRST_PAUSE
             self._refused[label] = RefusedLabel(refusal, pause, time + pause)
         elif count:
-            self._report.note(f"run {run.run} of {run.repository}: label {label} had no runners, and has {count}")
+            self._report.note("lost runners replaced", **of_run(run), label=label, runners=count)
         return refusal
 
     async def _fail(
@@ -140,14 +141,15 @@ class RunnerReplacement:
     ) -> None:
         dead = [loss for loss in held.losses if self._machines.is_gone(loss)]
         in_progress = [job for job in jobs if _goes_on(run, job, held) and not any(loss.had(job) for loss in dead)]
-        problem = f"{named(run)}: jobs wait for label {label}, and no runner comes: {refusal.reason}"
-        if not opted_in(self._settings, run.repository):
-            self._report.alarm(f"{problem}; the repository is not in github.rescue, so it is left waiting")
-        elif in_progress:
-            self._report.alarm(f"{problem}; it is cancelled if that is still so when its other jobs have ended")
-        else:
+        opted = opted_in(self._settings, run.repository)
+        effect = "they wait: the repository is not in github.rescue"
+        if opted and in_progress:
+            effect = "the run is cancelled if that is still so when its other jobs have ended"
+        elif opted:
             await self._ports.workflows.cancel(run.repository, run.run)
-            self._report.alarm(f"{problem}; it is cancelled")
+            effect = "the run is cancelled"
+        self._report.alarm(WAIT_IN_VAIN, **of_run(run), label=label, reason=refusal.reason, effect=effect)
+        if opted and not in_progress:
             # Settled, so that Bullpen does not re-run what it has cancelled. A user can re-run it.
             why = f"run {run.run} was cancelled: label {label} gets no runners"
             await settle_losses(self._ports, self._settings, held.losses, why, self._report, by=BY, also_busy=True)

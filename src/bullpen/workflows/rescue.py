@@ -173,9 +173,7 @@ class Rescue:
         if asyncio.get_running_loop().time() - asked_at < LAG:
             return True
         del self._asked[run.run]
-        self._report.alarm(
-            f"run {run.run} of {run.repository}: GitHub does not show the requested re-run; trying again"
-        )
+        self._report.alarm("requested re-run not shown by GitHub; trying again", **of_run(run))
         return False
 
     async def _remove(self, loss: WorkerLoss, runner: str) -> None:
@@ -207,9 +205,9 @@ class Rescue:
                 refusal = str(exc)
             else:
                 self._asked[run.run] = run.attempt, asyncio.get_running_loop().time()
-                self._report.note(f"run {run.run} of {run.repository}: {names} lost with their runners, run again")
+                self._report.note("lost jobs run again", **of_run(run), jobs=names)
                 return RescueStatus.WAITS
-        self._report.alarm(f"{named(run)}: {names} lost, and not run again: {refusal}")
+        self._report.alarm("lost jobs not run again", **of_run(run), jobs=names, reason=refusal)
         await self._settle(list(lost.values()), f"not run again: {refusal}")
         return RescueStatus.NOTHING
 
@@ -252,9 +250,9 @@ def opted_in(settings: Settings, repository: str) -> bool:
     return any(name == "*" or name.casefold() == repository.casefold() for name in settings.github.rescue)
 
 
-def named(run: WorkflowRun) -> str:
-    """With its attempt: an alarm about the next attempt is another alarm."""
-    return f"run {run.run} of {run.repository}, attempt {run.attempt}"
+def of_run(run: WorkflowRun) -> dict[str, object]:
+    """The fields that name it. With its attempt: an alarm about the next attempt is another alarm."""
+    return {"run": run.run, "repository": run.repository, "attempt": run.attempt}
 
 
 def _no_loss(why: str) -> LossJudgement:

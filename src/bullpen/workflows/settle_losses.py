@@ -41,7 +41,7 @@ async def settle_losses(
         if loss.worker.instance_id in kept and not also_busy:
             continue
         if await settle(ports, loss.worker, why, by=by):
-            report.note(f"{loss.worker.id}, lost to run {loss.run}, is settled: {why}")
+            report.note("loss settled", worker=loss.worker.id, run=loss.run, reason=why)
 
 
 async def _end_forgotten(
@@ -61,7 +61,7 @@ async def _end_forgotten(
     why = "its worker is lost, and its job has ended"
     fates = await lifecycle.expire_and_terminate(ports, settings, free, why, by=BY)
     for id, fate in fates.items():
-        report.note(f"{id} is {fate}: {why}")
+        report.note("instance given up", instance=id, fate=fate, reason=why)
     return {one.id for one in members} - {one.id for one in free}
 
 
@@ -70,5 +70,5 @@ async def _is_free(ports: Ports, member: Instance, report: ReportCollector) -> b
     try:
         return await ports.ci.remove(member.id) is Removal.REMOVED
     except Refused as exc:
-        report.alarm(f"{member.id} has lost its worker, and GitHub refuses to remove its runner: {exc}")
+        report.alarm("GitHub refuses to remove the runner of a lost worker", instance=member.id, error=exc)
         return False
