@@ -373,7 +373,9 @@ def test_collecting_the_artifacts_of_a_job_ends_when_the_store_says_so_and_not_w
 
 
 @pytest.mark.parametrize("now_known_as", [LeaseHolder("i-1/a", 2), LeaseHolder("i-1/b", 1)])
-def test_what_an_earlier_epoch_or_key_held_is_ended_and_not_reported_as_ours(now_known_as: LeaseHolder) -> None:
+def test_what_an_earlier_epoch_or_key_held_is_ended_and_not_reported_as_the_agent_s_own(
+    now_known_as: LeaseHolder,
+) -> None:
     progress = with_job().beat(now_known_as)
     assert next_of(a_record(InstanceState.RUNNING), progress) == EndJob(End.LOST)
 

@@ -1,4 +1,4 @@
-"""Jobs run as a user of their own, and everything of that user's is cleaned: on a machine that is ours alone, and, but
+"""Jobs run as a user of their own, and everything of that user's is cleaned: on a machine of Bullpen alone, and, but
 for docker, on one that we share."""
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_a_job_runs_as_the_user_in_places_of_its_own(config: Config) -> None:
     assert {entry.stat().st_uid for entry in (home, home / "b", config.directory / "work/a")} == {user.pw_uid}
 
 
-def test_a_job_cannot_touch_what_is_ours(config: Config) -> None:
+def test_a_job_cannot_touch_the_files_of_the_agent(config: Config) -> None:
     (config.directory / "agent.json").touch(mode=0o600)
     _, code, *_ = after(config, "cat ../agent.json || touch ../planted")
     assert code not in (0, None)
@@ -336,7 +336,7 @@ def test_a_docker_that_is_stuck_at_boot_is_awaited_and_costs_no_boot(
     assert tasks.awaited() == []
 
 
-def test_a_machine_that_is_not_ours_alone_keeps_its_docker(
+def test_a_machine_that_bullpen_shares_keeps_its_docker(
     config: Config, ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (ground / "bin").mkdir()

@@ -93,7 +93,7 @@ def test_credentials_about_to_expire_are_not_asked_for_at_every_call(service: Se
     assert len(service.asked) == asked
 
 
-def test_old_credentials_serve_while_new_ones_are_not_to_be_had_and_no_longer(
+def test_old_credentials_serve_while_new_ones_cannot_be_fetched_and_no_longer(
     service: Service, machine: Machine
 ) -> None:
     metadata = Metadata()

@@ -65,7 +65,7 @@ def test_a_runner_that_cannot_go_on_ends_the_agent() -> None:
     )
 
 
-def test_a_pass_that_is_not_to_be_had_is_a_failed_registration() -> None:
+def test_a_registration_without_a_token_has_failed() -> None:
     assert next_after(SEEN.registered(CLAIMED, "no token"), CLAIMED) == SendSignal(SignalKind.REG_FAILED, "no token")
 
 

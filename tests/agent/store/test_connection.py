@@ -92,7 +92,7 @@ def test_requests_share_a_connection_and_carry_the_token(begin: Begin) -> None:
     assert b"Authorization: Bearer secret" in service.requests[0]
 
 
-def test_a_connection_that_was_closed_meanwhile_is_made_anew_without_a_failure(begin: Begin) -> None:
+def test_a_connection_that_was_closed_meanwhile_is_opened_again_without_a_failure(begin: Begin) -> None:
     service, asking = begin(OK, OK, per_connection=1)
     assert asking.call("GET", "/x")[0] == 200
     assert asking.call("GET", "/x")[0] == 200

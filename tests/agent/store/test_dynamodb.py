@@ -235,7 +235,7 @@ def test_a_signal_sent_again_over_a_new_connection_is_the_same_signal(store: Dyn
     assert table.requests == 1
 
 
-def test_a_signal_of_the_same_number_by_another_does_not_pass_for_ours(store: DynamoStore) -> None:
+def test_a_signal_of_the_same_number_by_another_does_not_pass_for_the_agent_s_own(store: DynamoStore) -> None:
     put(store, "WS", {"seq": {"N": "1"}, "round": {"S": "a0"}, "updatedAt": {"S": "2020-01-01T00:00:00.000000Z"}})
     store.report(SignalKind.REG_OK, CLAIMED, "")
     found = stored(store, "WS")

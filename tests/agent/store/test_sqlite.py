@@ -165,7 +165,7 @@ def put_secret(home: Path, expires: float = 9e9, **changes: Any) -> None:
     (home / "vault/github.json").write_text(json.dumps({"content": said, "expires": expires}))
 
 
-def test_an_agent_that_begins_anew_does_not_meet_its_own_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_starts_again_does_not_meet_its_own_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     said = json.dumps({"pool": "p", "url": "u", "group": "", "registration": "R", "removal": "V", "oldest": ""})
     now = 1_900_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
@@ -349,7 +349,9 @@ def test_a_missing_file_is_a_store_out_of_reach_until_it_is_back(
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database, and long enough to be looked at" * 100])
-def test_a_file_that_is_not_ours_is_a_store_out_of_reach(store: SqliteStore, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_database_of_bullpen_is_a_store_out_of_reach(
+    store: SqliteStore, tmp_path: Path, content: bytes
+) -> None:
     store.beat(None)
     for file in tmp_path.glob("bullpen.db*"):
         file.rename(tmp_path / f"aside-{file.name}")

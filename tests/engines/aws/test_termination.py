@@ -86,9 +86,9 @@ async def test_machines_of_another_pool_or_without_a_tag_are_not_touched_and_cou
         (theirs,) = (await other.process().create_fleet(a_plan())).machines
         (ours,) = (await pool.process().create_fleet(a_plan())).machines
         await a_template(ec2)
-        (nobodys,) = ids_of(await ec2.create_fleet(**a_fleet()))
-        assert await pool.process().terminate([theirs.id, ours.id, nobodys]) == [theirs.id, ours.id, nobodys]
-        assert running(cloud) == {theirs.id, nobodys}
+        (untagged,) = ids_of(await ec2.create_fleet(**a_fleet()))
+        assert await pool.process().terminate([theirs.id, ours.id, untagged]) == [theirs.id, ours.id, untagged]
+        assert running(cloud) == {theirs.id, untagged}
 
 
 async def test_a_machine_just_launched_by_another_process_and_not_listed_yet_is_ended_too(cloud: Control) -> None:

@@ -13,7 +13,7 @@ import software.amazon.dynamodb.services.local.server.LocalDynamoDBServerHandler
  *
  * <p>DynamoDB Local's own main listens on every address of the machine; its request handler does not mind where it is
  * mounted. Writes its process id and both ports into the file that it is given, which appears whole, then lives until
- * its standard input ends: it ends with whoever uses it.
+ * its standard input ends: it ends with the process that uses it.
  */
 public final class Engines {
     public static void main(String[] arguments) throws Exception {

@@ -28,7 +28,7 @@ SIZES = (1, 10, PART)
 
 FORGOTTEN = "SELECT epoch FROM forgotten_workers WHERE id = 1"
 
-_NOBODY = ("", 0.0, 0, 0, None, 0, "", "", "")
+_NO_BEAT = ("", 0.0, 0, 0, None, 0, "", "", "")
 """Fills up the rows of a statement: no worker has no key."""
 
 
@@ -86,7 +86,7 @@ def _renew(transaction: Transaction, beats: Mapping[str, Beat]) -> dict[str, int
         at, deadline = times.get(which) or times.setdefault(which, _times(beat))
         parameters += (beat.request_id, beat.lease, deadline, at, key, beat.token)
         parameters += (beat.instance_id, beat.domain, beat.activity)
-    parameters += _NOBODY * (size - len(beats))
+    parameters += _NO_BEAT * (size - len(beats))
     return dict(transaction.execute(beat_statement(size), parameters).fetchall())
 
 
