@@ -26,7 +26,7 @@ from typing import Any
 
 import yaml
 
-from busy_machines import slowness
+from busy_machines import UnhurriedClock
 
 ROOT = Path(__file__).parents[2]
 SHELL = ["bash", "--noprofile", "--norc", "-eo", "pipefail"]
@@ -44,7 +44,7 @@ class Ran:
     log: str
     outputs: dict[str, str]
     summary: str
-    seconds: float = 0.0
+    seconds: float = 0.0  # of a step that was cancelled: from then to its end
     unexpected: tuple[str, ...] = ()
 
     @property
@@ -60,7 +60,6 @@ class Step:
 
     process: subprocess.Popen[bytes]
     folder: Path
-    began: float
     unexpected: tuple[str, ...] = ()
     declared: dict[str, Any] = field(default_factory=dict)
 
@@ -78,31 +77,25 @@ class Step:
     def cancel(self, then: Callable[[], object] = lambda: None) -> Ran:
         """As the runner does, and `then` this as soon as it is told; `seconds` is how long it took from that signal, or
         would have taken on a machine that is not busy."""
-        slower = slowness()
-        began = time.monotonic()
+        clock = UnhurriedClock()
         self.process.send_signal(signal.SIGINT)
         then()
-        try:
-            self.process.wait(UNTIL_TERMINATED * slower)
-        except subprocess.TimeoutExpired:
+        if not clock.wait(self.process, UNTIL_TERMINATED):
             self.process.terminate()
-            try:
-                self.process.wait(UNTIL_KILLED * slower)
-            except subprocess.TimeoutExpired:
+            if not clock.wait(self.process, UNTIL_TERMINATED + UNTIL_KILLED):
                 self.process.kill()
-        return self._ran(began, slower)
+        return self._ran(clock.seconds)
 
     def end(self) -> Ran:
         """Wait for it."""
-        return self._ran(self.began)
+        return self._ran()
 
-    def _ran(self, began: float, slower: float = 1.0) -> Ran:
+    def _ran(self, seconds: float = 0.0) -> Ran:
         try:
             code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError(f"it does not end:\n{self.log()}") from None
-        seconds = (time.monotonic() - began) / slower
         step = _outputs((self.folder / "output").read_text())
         context = {f"steps.bullpen.outputs.{name}": value for name, value in step.items()}
         outputs = {name: _evaluated(one["value"], context) for name, one in self.declared["outputs"].items()}
@@ -148,7 +141,7 @@ def start_action(
             stderr=subprocess.STDOUT,
         )
     unexpected = tuple(name for name in inputs if name not in declared["inputs"])
-    return Step(process, place, time.monotonic(), unexpected, declared)
+    return Step(process, place, unexpected, declared)
 
 
 def run_action(inputs: Mapping[str, str], environment: Mapping[str, str], folder: Path) -> Ran:

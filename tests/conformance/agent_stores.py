@@ -54,7 +54,7 @@ from free_ports import a_free_port
 from server.fixtures import House, a_house
 
 T = TypeVar("T")
-PATIENCE = 30.0  # seconds; what is waited for takes far less
+PATIENCE = 120.0  # seconds; what is waited for takes far less
 KEYS = ("key", "not-a-secret", "")
 
 

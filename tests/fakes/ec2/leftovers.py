@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bullpen.host.processes import end_tree, mark_of
 
-PATIENCE = 60.0  # seconds in which a killed tree is gone
+PATIENCE = 120.0  # seconds; a killed tree is gone within milliseconds
 INSTANCE_ID = re.compile(r"i-0[0-9a-f]{16}")
 
 

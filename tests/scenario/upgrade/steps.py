@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from scenario.commands import Command, Commands, Ran
+from scenario.commands import PATIENCE, Command, Commands, Ran
 
 # Nothing is lost, replaced or given up, though a busy machine may let a process wait for many seconds.
 SETTINGS = {
@@ -27,7 +27,6 @@ SETTINGS = {
     "timings.cleaning": 1000,
     "timings.idle": 2000,
 }
-LAUNCHED_WITHIN = 60.0  # seconds from the start of `run` to its job: a cold start of command, machine and agent
 
 
 def gated(gate: Path) -> list[str]:
@@ -68,7 +67,7 @@ def end(serving: Command) -> None:
 
 def operations(port: int, token: str) -> set[tuple[str, str]]:
     """What `serve` offers to an operator and to agents: path, without the names of its parameters, and method."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     paths: dict[str, dict[str, object]] = {}
     try:
         for path in ("/v1/status", "/v1/openapi.json", "/v1/openapi-agents.json"):

@@ -18,7 +18,6 @@ from scenario.pool import Pool
 from scenario.test_everyday import ids
 from scenario.upgrade.installed import Installed
 from scenario.upgrade.steps import (
-    LAUNCHED_WITHIN,
     SETTINGS,
     check_answers,
     check_way_back,
@@ -98,9 +97,7 @@ def test_a_home_is_upgraded_in_the_middle_of_its_jobs(before: Pool, pool: Pool) 
     over_http, embedded = submit(before, "served", *gated(gate)), submit(before, "kept", *gated(gate))
     queued = submit(before, "kept", "echo", "from the queue")
     at_work = "SELECT run_id FROM jobs WHERE state = 'running' AND bound"
-    before.until(
-        lambda: len(before.rows(at_work)) == 3, "three jobs run, and their agents have said so", LAUNCHED_WITHIN
-    )
+    before.until(lambda: len(before.rows(at_work)) == 3, "three jobs run, and their agents have said so")
     (ran_on,) = {*before.live()} - {served, kept, early}
     ((ran,),) = before.rows("SELECT id FROM jobs WHERE run_id = 'ran'")
 
