@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from bullpen.background_loop import LONGEST_PAUSE, LONGEST_RUN, Loop
 from bullpen.config import ResourceClass, Settings
-from bullpen.controllers import LONGEST_PAUSE, LONGEST_RUN, Loop, Service
+from bullpen.controllers import Service
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError, Outdated, Unavailable
 from bullpen.inventory import status

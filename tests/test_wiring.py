@@ -16,7 +16,8 @@ from bullpen.engines.github.workflows import GithubWorkflows
 from bullpen.engines.sqlite.queue import SqliteQueue
 from bullpen.engines.sqlite.vault import FileVault
 from bullpen.errors import ConfigError
-from bullpen.wiring import is_unused, opened, rate_limits
+from bullpen.one_off_calls import rate_limits
+from bullpen.wiring import is_unused, opened
 from fakes.github.hub import FakeGithub
 
 ON_AWS = Settings(engines=Engines(pool="aws"), aws=Aws(region="eu-central-1"))

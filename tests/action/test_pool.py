@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from action.asking import JOB, POOL, REFRESH
-from bullpen import wiring
+from bullpen import one_off_calls
 from bullpen.action.inputs import read
 from bullpen.action.load_settings import check_scope, published_of, settings_of
 from bullpen.config import Settings
@@ -47,7 +47,7 @@ def publish(monkeypatch: pytest.MonkeyPatch) -> Any:
         async def found(settings: Settings) -> Publication:
             return Publication(document, version)
 
-        monkeypatch.setattr(wiring, "published_settings", found)
+        monkeypatch.setattr(one_off_calls, "published_settings", found)
 
     return published
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from bullpen.cli.doctor_labels import REPOSITORIES, check_set_labels
+from bullpen.cli.doctor_sets import REPOSITORIES, check_set_labels
 from bullpen.engines.memory.github import JobSpec
 from bullpen.errors import PermissionDenied
 from bullpen.ports.health import Finding, Health

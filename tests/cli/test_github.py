@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import bullpen.wiring
 from builders import open_provision, running
+from bullpen import one_off_calls, wiring
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.errors import Unavailable
@@ -52,14 +52,11 @@ def memory(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Memory:
             await ports.records.apply(change)
         await ports.signals.beat(Heartbeat("i-1", ports.clock.now(), 1, JOB.text()))
 
-    monkeypatch.setattr(bullpen_wiring, "opened", opened)
-    monkeypatch.setattr(bullpen_wiring, "is_unused", lambda home, settings: False)
-    monkeypatch.setattr(bullpen_wiring, "rate_limits", rate_limits)
+    monkeypatch.setattr(wiring, "opened", opened)
+    monkeypatch.setattr(wiring, "is_unused", lambda home, settings: False)
+    monkeypatch.setattr(one_off_calls, "rate_limits", rate_limits)
     asyncio.run(fill())
     return services
-
-
-bullpen_wiring = bullpen.wiring
 
 
 def test_status_shows_the_job_on_each_runner_and_the_rate_limits_of_github(
@@ -86,7 +83,7 @@ def test_status_shows_the_pool_even_if_github_does_not_answer(
     async def away(settings: Settings) -> list[Limit]:
         raise Unavailable("GitHub did not answer")
 
-    monkeypatch.setattr(bullpen_wiring, "rate_limits", away)
+    monkeypatch.setattr(one_off_calls, "rate_limits", away)
     ran = bullpen("status", "--json")
     assert ran.code == 0
     assert ran.answer["instances"][0]["id"] == "i-1"

@@ -20,8 +20,8 @@ from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError
+from bullpen.one_off_calls import check_ci
 from bullpen.server.load_limits import MOST_AT_CI, MOST_REQUESTS
-from bullpen.wiring import check_ci
 from server.fixtures import House, a_house
 
 GITHUB = Github(scope="acme/widgets", token="t")

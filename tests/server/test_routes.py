@@ -16,7 +16,7 @@ import pytest
 import set_builders
 from builders import on_offer, open_provision, register, running, used_and_on_offer
 from bullpen import inventory
-from bullpen.controllers import FAILS_FOR
+from bullpen.background_loop import FAILS_FOR
 from bullpen.engines.github.naming import instance_of
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import Refused, Unavailable

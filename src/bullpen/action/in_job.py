@@ -96,8 +96,8 @@ def _release(label: str, home: Path, settings: Settings) -> StepResult:
 
 
 def _refresh(asked: StepInputs, job: JobContext, home: Path, loaded: Loaded) -> StepResult:
+    from bullpen.one_off_calls import publish_settings
     from bullpen.refresh import Action, Hindered, refresh
-    from bullpen.wiring import publish_settings
 
     settings, dry_run = loaded.settings, asked.get("dry-run", False)
 

@@ -108,7 +108,7 @@ def _published(asked: StepInputs, environ: Mapping[str, str], above: Mapping[str
     file = settings_file(environ, asked.get("config", ""), looks_here=False)
     values = collect(environ, file, (), Layer("inputs", above), NOTHING)
     of_aws = {name.removeprefix("aws."): one.value for name, one in values.items() if name.startswith("aws.")}
-    from bullpen.wiring import published_settings
+    from bullpen.one_off_calls import published_settings
 
     found = asyncio.run(published_settings(Settings(aws=convert(of_aws, Aws))))
     if not found.document and file is None and "ami" not in asked.given:
@@ -120,7 +120,7 @@ def _published(asked: StepInputs, environ: Mapping[str, str], above: Mapping[str
 
 
 async def _published_scope(settings: Settings) -> str:
-    from bullpen.wiring import published_settings
+    from bullpen.one_off_calls import published_settings
 
     with suppress(ConfigError):  # there is no table yet
         document = (await published_settings(settings)).document
@@ -130,7 +130,7 @@ async def _published_scope(settings: Settings) -> str:
 
 async def _registered_at(ports: Ports, settings: Settings) -> str:
     """Where the agents of this machine register: refresh stores it with their token."""
-    from bullpen.wiring import registration_url
+    from bullpen.one_off_calls import registration_url
 
     url = await registration_url(ports)
     return url.removeprefix(f"{settings.github.url.rstrip('/')}/")

@@ -65,7 +65,7 @@ def terraform(given: PoolOptions) -> int:
             f"engines.pool ({settings.engines.pool}): only a pool on AWS has resources for Terraform",
             remedy='Set engines.pool = "aws" and the [aws] settings.',
         )
-    from bullpen.wiring import terraform_variables
+    from bullpen.one_off_calls import terraform_variables
 
     say(json.dumps(terraform_variables(settings), indent=2))
     return 0

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import click
 
 from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine, check_python, check_work_dir
-from bullpen.cli.doctor_labels import check_set_labels
 from bullpen.cli.doctor_repositories import check_set_repositories
-from bullpen.cli.doctor_sets import check_set_settings, check_sets
+from bullpen.cli.doctor_sets import check_set_labels, check_set_settings, check_sets
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, arrow, print_json, say
 from bullpen.cli.progress import ProgressDisplay
@@ -17,10 +16,11 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.inventory import Status, status
 from bullpen.model.progress import Tell
+from bullpen.one_off_calls import examine_ci
 from bullpen.ports import Ports
 from bullpen.ports.health import Finding, Health
 from bullpen.settings import Loaded
-from bullpen.wiring import examine_ci, is_unused
+from bullpen.wiring import is_unused
 
 EPILOG = """
 \b

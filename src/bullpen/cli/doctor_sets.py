@@ -1,4 +1,4 @@
-"""The checks of `doctor` on scale sets: at GitHub, in the records, and against the caps. They change nothing."""
+"""The checks of `doctor` on scale sets, at GitHub and in the records, and on the jobs that ask for them; read only."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +13,12 @@ from bullpen.model.scale_set import ABSENT, RETIRED, RETIRING, ScaleSet, SetRule
 from bullpen.ports import Ports, RegisteredSet
 from bullpen.ports.health import Finding, Health
 from bullpen.scale_sets.ownership import check_other_groups, find_in_group, is_own, taken
+from bullpen.scale_sets.queued_labels import MistakenLabels, mistake
 from bullpen.scale_sets.rules import rules_of, tables
 from bullpen.scale_sets.set_writes import drift
 
+LABELS = "set labels"
+REPOSITORIES, RUNS = 3, 10  # whose queued jobs are read, and runs of each: at most 36 requests
 REFRESH = "Run `bullpen refresh`, or wait a minute if `bullpen serve` runs."
 
 
@@ -110,3 +113,27 @@ def _listening(view: SetView, seen: RegisteredSet, now: datetime) -> Finding:
         return Finding(f"set {view.name}", Health.OK, f"id {seen.id}; {view.holder} {since}; {heard}")
     remedy = "Start `bullpen serve`: without it, jobs of this set wait."
     return Finding(f"set {view.name}", Health.WARNING, f"id {seen.id}; {view.why}; {heard}", remedy)
+
+
+async def check_set_labels(ports: Ports, settings: Settings) -> list[Finding]:
+    """Whether queued jobs that seem to ask for a scale set ask for what a set has: one finding for all sets; none if no
+    set names a repository. Never raises a BullpenError."""
+    rules = rules_of(settings)
+    names = [*dict.fromkeys(one.name for of_set in rules.values() for one in of_set.repositories)][:REPOSITORIES]
+    if not names:
+        return []
+    found: dict[MistakenLabels, str] = {}
+    for name in names:
+        try:
+            jobs = await ports.workflows.waiting_jobs(name, RUNS)
+        except BullpenError as exc:
+            text = f"the queued jobs of {name} cannot be listed, so a wrong label is not noticed: {exc}"
+            return [Finding(LABELS, Health.WARNING, text, exc.remedy or "Try again.")]
+        for job in jobs:
+            if (wrong := mistake(job.labels, list(rules))) is not None:
+                found.setdefault(wrong, name)
+    if not found:
+        return [Finding(LABELS, Health.OK, f"every queued job of {', '.join(names)} that names a scale set can run")]
+    texts = [f"{wrong.what}: {', '.join(wrong.labels)}, in {repository}" for wrong, repository in found.items()]
+    remedies = dict.fromkeys(wrong.remedy(tables(settings)) for wrong in found)
+    return [Finding(LABELS, Health.WARNING, "; ".join(texts), " ".join(remedies))]

@@ -44,7 +44,7 @@ def command(given: PoolOptions, policy: str, account: str, role: str, launch: bo
         raise ConfigError(f"--role {shortened(role)}: must be the name of a role", field="--role")
     if launch and policy != "workflow":
         raise ConfigError(f"--launch: applies only to the policy workflow, not to {policy}", field="--launch")
-    from bullpen.wiring import iam_policy
+    from bullpen.one_off_calls import iam_policy
 
     document = iam_policy(settings, policy, account, role, launch)
     say(json.dumps(document) if as_json else json.dumps(document, indent=2))

@@ -54,7 +54,7 @@ class LocalPool:
     async def _rate_limits(self) -> Sequence[Limit]:
         if not self._settings.on_github:
             return ()
-        from bullpen.wiring import rate_limits
+        from bullpen.one_off_calls import rate_limits
 
         try:
             return await rate_limits(self._settings)

@@ -7,11 +7,11 @@ from typing import Self
 
 from bullpen import jobs
 from bullpen.config import Settings
-from bullpen.jobs.files import unable
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness import LivenessController
+from bullpen.model.instance import Instance
 from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job, Result
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import lifecycle
@@ -21,6 +21,7 @@ from bullpen.run.replacement import KeptJobs, PoolRunners, Replacements, runners
 
 BY = "run"
 POLL_EVERY = 0.25  # seconds; output is shown this much later at most
+STARTS = 10  # workers of one instance that are read: each start of its agent makes one
 SWEEP_EVERY = 0.5  # seconds; at least four times in a confirm window, because a sweeper starts again after a gap
 
 Write = Callable[[Job, str], None]
@@ -198,7 +199,7 @@ class Watch:
     async def _end_unable(self) -> None:
         """End runners that take no job with files, so that others replace them: their agents are older than this."""
         if any(one.request.source or one.request.artifacts for one in self._followed):
-            old = await unable(self._ports, await runners_of(self._ports, self._followed[0].request.run_id))
+            old = await _unable(self._ports, await runners_of(self._ports, self._followed[0].request.run_id))
             why = "its agent is of an earlier version, and cannot unpack the files of a project"
             await lifecycle.expire_and_terminate(self._ports, self._settings, old, why, by=BY)
 
@@ -216,3 +217,16 @@ class Watch:
         give_up = loop.time() + self._settings.timings.settle
         while not await self._all_ended(tries_again=False) and loop.time() < give_up:
             await self._ports.signals.wait(POLL_EVERY)
+
+
+async def _unable(ports: Ports, runners: Sequence[Instance]) -> list[Instance]:
+    """The runners whose agent is of an earlier version: it takes no job with a source or artifacts. One without any
+    heartbeat so far is not among them."""
+    found = []
+    for runner in runners:
+        listed = await ports.workers.listed(STARTS, after=f"{runner.id}/")
+        workers = [one.id for one in listed if one.instance_id == runner.id]
+        cards = await ports.workers.cards(workers)
+        if cards and not any(card.handles_files for card in cards.values()):
+            found.append(runner)
+    return found

@@ -17,6 +17,7 @@ from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
 from bullpen.controllers import Service
 from bullpen.errors import ConfigError
+from bullpen.one_off_calls import check_ci
 from bullpen.ports import Ports
 from bullpen.server.app import ServerApp
 from bullpen.server.authentication import check_bind
@@ -24,7 +25,7 @@ from bullpen.server.context import Context
 from bullpen.server.protocol import MOST_CONNECTIONS, Connection, connections_for
 from bullpen.settings.reloading import Reloader
 from bullpen.structured_log import get_logger
-from bullpen.wiring import check_ci, opened, verifiers
+from bullpen.wiring import opened, verifiers
 
 KEEP_ALIVE = 75  # seconds that an idle connection is kept: several beats of the default lease come over one
 RESERVED = 200  # file descriptors that no connection gets: the store's files and the instances' must open too
