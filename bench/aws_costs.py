@@ -95,7 +95,7 @@ async def _measured(stage: Stage, pool: Sequence[Instance], stores: Sequence[Dyn
         beat=price(_metered(stage, lambda: _beat_all(stores))) / idle,
         served_beat=price(await _served_beats(stage)) / SOME,
         timer=price(await _timers(stage, idle)) / idle,
-        look=price(_metered(stage, lambda: stores[0].look())),
+        look=price(_metered(stage, lambda: stores[0].read_record())),
         refresh=price(refreshed.count) / idle,
         keep=price(kept.count) / SOME,
     )

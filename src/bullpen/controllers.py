@@ -190,7 +190,7 @@ class Service:
 
     async def _read_settings(self) -> None:
         assert self._reloader is not None, "a duty only where there is one"
-        self._reloader.look()
+        self._reloader.reload_if_changed()
 
     async def _reconcile_runs(self) -> None:
         report = await self.runs.run_once()

@@ -39,8 +39,8 @@ def _github_client(settings: Settings) -> AbstractAsyncContextManager["GithubCli
 async def check_ci(settings: Settings) -> None:
     """Raise ConfigError if the CI can never be asked anything as the settings are; asks nothing, opens no pool."""
     if settings.on_github:
-        async with _github_client(settings) as hub:
-            hub.check()
+        async with _github_client(settings) as client:
+            client.check()
 
 
 async def rate_limits(settings: Settings) -> list[Limit]:
@@ -48,8 +48,8 @@ async def rate_limits(settings: Settings) -> list[Limit]:
     PermissionDenied, Unavailable, ConfigError."""
     if not settings.on_github:
         return []
-    async with _github_client(settings) as hub:
-        return await hub.rate_limits()
+    async with _github_client(settings) as client:
+        return await client.rate_limits()
 
 
 async def published_settings(settings: Settings) -> Publication:
@@ -84,8 +84,8 @@ async def examine_ci(settings: Settings) -> list[Finding]:
     from bullpen.engines.github.releases import Releases
     from bullpen.engines.system import SystemClock
 
-    async with _github_client(settings) as hub:
-        return await examine(hub, settings, Releases(hub, SystemClock()))
+    async with _github_client(settings) as client:
+        return await examine(client, settings, Releases(client, SystemClock()))
 
 
 def iam_policy(settings: Settings, whose: str, account: str, role: str, launch: bool = False) -> dict[str, Any]:

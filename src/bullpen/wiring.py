@@ -121,7 +121,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
     from bullpen.engines.aws.ec2.compute import Ec2Compute
     from bullpen.engines.aws.infrastructure.setup import AwsInfrastructure
-    from bullpen.engines.aws.infrastructure.table_setup import Tending
+    from bullpen.engines.aws.infrastructure.table_setup import TableSetup
     from bullpen.engines.aws.sqs.queue import SqsQueue
     from bullpen.engines.system import SystemChance, SystemClock
 
@@ -129,7 +129,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     async with session.opened(settings.aws) as cloud:
         table, queue = TableClient(cloud, chance, clock), SqsQueue(cloud, clock, chance)
         failures = BootFailures(table, settings.aws.instance_role) if settings.agent.serve_url else None
-        script, store_agent = partial(own_user_data, settings), Tending(cloud, clock).store_agent
+        script, store_agent = partial(own_user_data, settings), TableSetup(cloud, clock).store_agent
         observations = DynamoObservations(table)
         yield Ports(
             clock=clock,
@@ -161,15 +161,15 @@ async def on_github(settings: Settings, ports: Ports) -> AsyncIterator[Ports]:
     from bullpen.engines.github.scale_sets.port import GithubScaleSets
     from bullpen.engines.github.workflows import GithubWorkflows
 
-    async with aclosing(GithubClient(settings.github, ports.clock)) as hub:
-        releases, scale_sets = Releases(hub, ports.clock), GithubScaleSets(hub, ports.clock)
+    async with aclosing(GithubClient(settings.github, ports.clock)) as client:
+        releases, scale_sets = Releases(client, ports.clock), GithubScaleSets(client, ports.clock)
         yield replace(
             ports,
-            ci=GithubCI(hub, settings, ports.records, ports.clock, releases, scale_sets),
-            workflows=GithubWorkflows(hub),
+            ci=GithubCI(client, settings, ports.records, ports.clock, releases, scale_sets),
+            workflows=GithubWorkflows(client),
             scale_sets=scale_sets,
             infrastructure=GithubInfrastructure(
-                ports.infrastructure, hub, settings, ports.vault, ports.clock, releases
+                ports.infrastructure, client, settings, ports.vault, ports.clock, releases
             ),
         )
 

@@ -314,8 +314,8 @@ class Scripted:
         self._ask("changed")
         return self.changed
 
-    def look(self) -> InstanceRecord:
-        self._ask("look")
+    def read_record(self) -> InstanceRecord:
+        self._ask("read")
         return RUNNING
 
     def beat(self, job: object, leaving: object, activity: str) -> Grant:
@@ -336,17 +336,17 @@ def a_runner(directory: Path, store: Scripted, beat_at: float = 0.0) -> AgentLoo
     config = Config("i-1", directory, directory, 5.0, 60.0, 60.0, "", 30.0, ())
     agent = AgentLoop(config, store, None, print)  # type: ignore[arg-type]
     agent._progress = AgentProgress(seen=RUNNING, holder=OURS, began=0.0)
-    agent._record, agent._must_look, agent._beat_at = RUNNING, False, beat_at
+    agent._record, agent._must_read, agent._beat_at = RUNNING, False, beat_at
     return agent
 
 
 def test_a_beat_that_is_due_goes_before_all_else(tmp_path: Path) -> None:
     store = Scripted()
     a_runner(tmp_path, store)._keep_in_touch()
-    assert store.asked == ["beat", "changed", "look"]
+    assert store.asked == ["beat", "changed", "read"]
 
 
-@pytest.mark.parametrize("away", ["changed", "look", "take"])
+@pytest.mark.parametrize("away", ["changed", "read", "take"])
 def test_what_is_not_answered_delays_no_beat(tmp_path: Path, away: str) -> None:
     store = Scripted(away)
     agent = a_runner(tmp_path, store, beat_at=math.inf)
@@ -363,7 +363,7 @@ def test_a_beat_that_is_not_answered_is_tried_again_soon_and_the_record_stays_kn
     agent = a_runner(tmp_path, store)
     before = time.monotonic()
     agent._keep_in_touch()
-    assert store.asked == ["beat", "changed", "look"]
+    assert store.asked == ["beat", "changed", "read"]
     assert agent._record == RUNNING
     assert before < agent._beat_at <= time.monotonic() + RETRY_LONGEST
 
@@ -375,10 +375,10 @@ def test_a_runner_that_asked_in_vain_neither_asks_again_nor_beats_until_a_while_
     store = Scripted()
     agent = a_runner(tmp_path, store, beat_at=math.inf)
     agent._carry_out(Step.TAKE_JOB)
-    agent._must_look = True
+    agent._must_read = True
     agent._keep_in_touch()
     agent._keep_in_touch()
-    assert store.asked == ["take", "changed", "look", "changed"]
+    assert store.asked == ["take", "changed", "read", "changed"]
     assert agent._record == replace(RUNNING, has_job=False)
     agent._take_at = 0.0  # the while is over
     agent._keep_in_touch()

@@ -93,7 +93,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def seen(store: AgentStore) -> InstanceRecord:
-    record = store.look()
+    record = store.read_record()
     assert isinstance(record, InstanceRecord)
     return record
 
@@ -102,7 +102,7 @@ def seen(store: AgentStore) -> InstanceRecord:
 
 
 def test_a_record_that_is_not_there_is_absent(store: AgentStore) -> None:
-    assert store.look() is ABSENT
+    assert store.read_record() is ABSENT
 
 
 @pytest.mark.parametrize(
@@ -120,16 +120,16 @@ def test_a_record_that_is_not_there_is_absent(store: AgentStore) -> None:
 )
 def test_a_record_is_read_as_the_control_plane_wrote_it(side: Side, store: AgentStore, walk: Walk) -> None:
     stored = side.put(walk)
-    assert store.look() == record_of(stored)
+    assert store.read_record() == record_of(stored)
 
 
 def test_a_change_of_the_record_is_announced(side: Side, store: AgentStore) -> None:
     first = side.put(running())
     until(store.has_changed)
-    assert store.look() == record_of(first)
+    assert store.read_record() == record_of(first)
     until(lambda: not store.has_changed())
     second = side.apply(release(first))
-    until(lambda: store.has_changed() and store.look() == record_of(second))
+    until(lambda: store.has_changed() and store.read_record() == record_of(second))
 
 
 # -------------------------------------------------------------------------------------------------------------- beating
@@ -722,7 +722,7 @@ def test_output_reaches_the_log_of_its_assignment(side: Side, store: AgentStore)
 def test_a_store_that_does_not_answer_is_out_of_reach(side: Side) -> None:
     store, record = side.store(**side.nowhere), InstanceRecord(InstanceState.RUNNING, "run-1", "r1", 0.0)
     asked: list[Callable[[], object]] = [
-        store.look,
+        store.read_record,
         lambda: store.beat(None),
         lambda: store.report(SignalKind.OK, record, ""),
         lambda: store.register(record),

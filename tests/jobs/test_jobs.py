@@ -136,8 +136,8 @@ async def test_a_runner_that_has_had_one_leaves_the_others_to_runners_that_have_
         await submitted(world.ports(), 4)
         await finished(world, await taken(world, fast))
         assert await jobs.take(world.ports(), world.settings, fast) is None
-        assert not (await LongPoll(world.ports()).look(fast.partition("/")[0])).has_job, "nor is one announced"
-        assert (await LongPoll(world.ports()).look(slow[0].partition("/")[0])).has_job
+        assert not (await LongPoll(world.ports()).read(fast.partition("/")[0])).has_job, "nor is one announced"
+        assert (await LongPoll(world.ports()).read(slow[0].partition("/")[0])).has_job
         for key in slow:
             await taken(world, key)
         assert len({job.instance_id for job in await jobs.of_run(world.ports(), "run-1")}) == 4
@@ -278,11 +278,11 @@ async def test_only_a_job_that_its_worker_can_do_is_announced_to_an_agent() -> N
         (instance,) = records(world, RUNNING)
         long_poll = LongPoll(world.ports())
         await submitted(world.ports(), 25, capability="gpu")
-        assert not (await long_poll.look(instance.id)).has_job
+        assert not (await long_poll.read(instance.id)).has_job
         await submitted(world.ports())
-        assert (await long_poll.look(instance.id)).has_job
+        assert (await long_poll.read(instance.id)).has_job
         await taken(world, key)
-        assert not (await long_poll.look(instance.id)).has_job
+        assert not (await long_poll.read(instance.id)).has_job
 
 
 async def test_a_job_is_not_announced_before_its_time() -> None:
@@ -297,9 +297,9 @@ async def test_a_job_is_not_announced_before_its_time() -> None:
         )
         await world.ports().records.apply(steps.reschedule(job, event))
         long_poll = LongPoll(world.ports())
-        assert not (await long_poll.look(instance.id)).has_job
+        assert not (await long_poll.read(instance.id)).has_job
         await asyncio.sleep(5)
-        assert (await long_poll.look(instance.id)).has_job, "alone in its run it may have it again"
+        assert (await long_poll.read(instance.id)).has_job, "alone in its run it may have it again"
 
 
 async def test_a_lost_job_is_announced_to_the_other_workers_only() -> None:
@@ -308,7 +308,7 @@ async def test_a_lost_job_is_announced_to_the_other_workers_only() -> None:
         await submitted(world.ports())
         await lose(world, await taken(world, first))
         long_poll = LongPoll(world.ports())
-        announced = [(await long_poll.look(key.partition("/")[0])).has_job for key in (first, second)]
+        announced = [(await long_poll.read(key.partition("/")[0])).has_job for key in (first, second)]
         assert announced == [False, True]
 
 
@@ -318,7 +318,7 @@ async def test_no_job_is_announced_to_an_agent_whose_lease_is_out() -> None:
         (instance,) = records(world, RUNNING)
         await submitted(world.ports())
         await asyncio.sleep(60)
-        assert not (await LongPoll(world.ports()).look(instance.id)).has_job
+        assert not (await LongPoll(world.ports()).read(instance.id)).has_job
 
 
 # ------------------------------------------------------------------------------------------------------------ finishing

@@ -94,7 +94,7 @@ READERS: dict[ModuleType, dict[str, tuple[Struct, ...]]] = {
     action_http: {"_declined": (ErrorAnswer,)},
     action_oidc: {"run_token": (ExchangeToken, RunToken, ErrorAnswer), "job_token": ()},
     agent_http: {
-        "look": (AgentRecord,),
+        "read_record": (AgentRecord,),
         "_watch": (AgentRecord,),
         "beat": (ErrorAnswer,),
         "_beat": (HeartbeatRequest, WorkerMetadata, Binding),

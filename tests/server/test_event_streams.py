@@ -61,7 +61,7 @@ class FixedEvents(Events):
         super().__init__(house.ports, house.context.operations)
         self.there = ids
 
-    async def _look(self) -> dict[tuple[EventKind, str], Shown]:
+    async def _read(self) -> dict[tuple[EventKind, str], Shown]:
         return {(EventKind.INSTANCE, id): TroubleEvent(id) for id in self.there}
 
 

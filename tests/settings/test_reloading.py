@@ -40,7 +40,7 @@ class Desk:
 
     def looks(self, times: int = 2) -> None:
         for _ in range(times):
-            self.reloader.look()
+            self.reloader.reload_if_changed()
 
     @property
     def rules(self) -> Liveness:
@@ -193,7 +193,7 @@ def test_a_file_that_appears_later_is_applied(tmp_path: Path, monkeypatch: pytes
     reloader = Reloader(load({}), lambda: load({}))
     Path("bullpen.toml").write_text("[liveness]\nconfirm = 20\n")
     for _ in range(2):
-        reloader.look()
+        reloader.reload_if_changed()
     assert reloader.settings.liveness.confirm == 20.0
 
 

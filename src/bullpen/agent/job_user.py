@@ -113,7 +113,7 @@ class JobUserMachine:
         """What finds open files of the user in processes of other users. Needed only on a shared machine."""
         if not self._config.shares_machine:
             return ()
-        if not descriptors.may_look():
+        if not descriptors.may_see_open_files():
             self._log("has no CAP_SYS_PTRACE: open files that jobs pass to other users' processes are not detected")
             return ()
         return (descriptors.Holders(self.account),)

@@ -66,7 +66,7 @@ class AgentLoop:
         self._limits = SelfStopLimits(config.appears_within, config.max_runtime, config.idle)
         self._progress = AgentProgress(began=time.monotonic())
         self._record: InstanceRecord | NoRecord = UNKNOWN
-        self._must_look = True
+        self._must_read = True
         self._retry_at, self._retry_wait = 0.0, RETRY_FIRST
         self._beat_at, self._beat_wait = 0.0, RETRY_FIRST
         self._take_at = 0.0
@@ -136,9 +136,9 @@ class AgentLoop:
         try:
             # A job may become free by time alone, so a runner without one looks at every turn.
             if self._store.has_changed():
-                self._must_look, self._take_at = True, 0.0
-            if self._must_look or self._awaits_a_job():
-                self._see(self._store.look())
+                self._must_read, self._take_at = True, 0.0
+            if self._must_read or self._awaits_a_job():
+                self._see(self._store.read_record())
                 if (job := self._progress.job) is not None and job.exit_code is None:
                     self._progress = self._progress.told_to_end(self._jobs.standing(job))
             self._retry_wait = RETRY_FIRST
@@ -175,11 +175,11 @@ class AgentLoop:
         if before == grant.holder and not grant.retired:
             return False
         self._log(f"is worker {grant.holder.worker} in epoch {grant.holder.epoch}")
-        self._must_look, self._take_at = True, 0.0
+        self._must_read, self._take_at = True, 0.0
         return True
 
     def _see(self, record: InstanceRecord | NoRecord) -> None:
-        self._must_look = False
+        self._must_read = False
         if isinstance(record, InstanceRecord) and (self._config.ci or time.monotonic() < self._take_at):
             record = replace(record, has_job=False)
         if record != self._record:
@@ -192,7 +192,7 @@ class AgentLoop:
         if self._record is not UNKNOWN or self._retry_at == 0.0:
             self._log(f"cannot reach the store: {exc}")
         self._record = UNKNOWN
-        self._must_look = True
+        self._must_read = True
         self._retry_at = time.monotonic() + self._retry_wait
         self._retry_wait = min(2 * self._retry_wait, RETRY_LONGEST)
 
@@ -214,7 +214,7 @@ class AgentLoop:
                     self._progress = progress.reported(kind, record.round, time.monotonic())
                     self._log(f"{kind} run={record.run_id} round={record.round} {text}".rstrip())
                 case Step.REGISTER:
-                    self._must_look = True
+                    self._must_read = True
                     self._progress = self._tasks.ci.register(self._store, progress, record)
                 case Step.HANG_UP:
                     self._progress = self._tasks.github.hang_up(progress)
@@ -226,7 +226,7 @@ class AgentLoop:
                     self._take_job(record)
                 case Step.SETTLE_JOB:
                     self._progress = self._tasks.job.settle(self._jobs, progress)
-                    self._must_look = True
+                    self._must_read = True
                 case CleanInstance(keep):
                     self._progress = self._tasks.cleaning.begin(progress, record, keep)
         except StoreUnreachable as exc:
@@ -253,7 +253,7 @@ class AgentLoop:
     def _admit(self) -> None:
         """Admit or refuse a job of GitHub. The control plane hears of it first, in case the agent dies under it."""
         with suppress(StoreUnreachable):  # then the last known record has to do
-            self._see(self._store.look())
+            self._see(self._store.read_record())
         before = self._progress.activity
         self._progress = self._tasks.admit(self._progress)
         if self._progress.activity is not None and self._progress.activity is not before:
@@ -272,7 +272,7 @@ class AgentLoop:
         job = order.job
         self._log(f"takes job {job.id} run={record.run_id} fence={job.fence}")
         self._progress = self._tasks.job.begin(self._progress, order, record.run_id, lambda: self._jobs.open_log(job))
-        self._must_look = True
+        self._must_read = True
 
     # ---------------------------------------------------------------------------------------------------------- waiting
 
@@ -292,7 +292,7 @@ class AgentLoop:
 
     def _take_events(self) -> None:
         if self._wakeups.drain():
-            self._must_look = True
+            self._must_read = True
         before = self._progress
         self._progress = self._tasks.check(self._progress)
         self._beat_soon(before)

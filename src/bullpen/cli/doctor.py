@@ -90,12 +90,12 @@ def _examine_ci(settings: Settings) -> list[Finding]:
 def _examine_pool(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
     settings = loaded.settings
 
-    async def look(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[Status, list[Finding]]:
+    async def examine(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[Status, list[Finding]]:
         found = await status(ports, settings)
         return found, await _of_sets(ports, settings, found)
 
     try:
-        found, of_sets = given.perform(settings, look)
+        found, of_sets = given.perform(settings, examine)
     except BullpenError as exc:
         yield Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")
         return
@@ -116,7 +116,7 @@ def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
     """The infrastructure on AWS; if nothing failed there, the pool itself."""
     settings = loaded.settings
 
-    async def look(ports: Ports, stop: asyncio.Event, tell: Tell) -> list[Finding]:
+    async def examine(ports: Ports, stop: asyncio.Event, tell: Tell) -> list[Finding]:
         findings = await ports.infrastructure.examine()
         if any(one.health is Health.FAILED for one in findings):
             return findings
@@ -127,7 +127,7 @@ def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
             return [*findings, Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")]
 
     try:
-        yield from given.perform(settings, look, display=ProgressDisplay(text="checking the AWS account"))
+        yield from given.perform(settings, examine, display=ProgressDisplay(text="checking the AWS account"))
     except BullpenError as exc:  # such as a client that is not installed
         yield Finding("aws", Health.FAILED, str(exc), exc.remedy)
 

@@ -59,7 +59,7 @@ def command(given: PoolOptions, run_id: str | None, state: str | None, resource_
     wanted = Filter(checked_run_id(run_id) if run_id is not None else "", state or "", resource_class or "")
     screen = Screen(given.as_json, wanted)
 
-    async def look(pool: Backend) -> PoolStatus:
+    async def read(pool: Backend) -> PoolStatus:
         found = await pool.status()
         # Also those that are no longer configured, as long as their queue is there.
         _check_class(wanted.resource_class, [one.resource_class for one in found.pools])
@@ -67,11 +67,11 @@ def command(given: PoolOptions, run_id: str | None, state: str | None, resource_
             await pool.require_run(wanted.run_id)
         return wanted.applied(found)
 
-    async def keep_looking(pool: Backend) -> None:
+    async def keep_showing(pool: Backend) -> None:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            found = await look(pool)
+            found = await read(pool)
             if not screen.is_read():
                 return
             screen.show(found)
@@ -80,9 +80,9 @@ def command(given: PoolOptions, run_id: str | None, state: str | None, resource_
 
     if watch:
         with suppress(Interrupted):  # the only way to end it, and so no failure
-            target.query(keep_looking, prints=True)
+            target.query(keep_showing, prints=True)
         return 0
-    found = target.query(look)
+    found = target.query(read)
     if given.as_json:
         print_json(found)
     else:

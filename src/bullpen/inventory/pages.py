@@ -51,8 +51,8 @@ async def job_page(
 ) -> Page[Job]:
     """Jobs of a run. A page is in the order in which its jobs were submitted; the pages follow the ids."""
     size = max(limit, LOOKED_AT) if state else limit
-    look = ports.jobs.unfinished if state in (jobs.QUEUED, jobs.RUNNING) else ports.jobs.of_run
-    found = _page(await look(run_id, size, after), size, limit, lambda job: state is None or job.state is state)
+    read = ports.jobs.unfinished if state in (jobs.QUEUED, jobs.RUNNING) else ports.jobs.of_run
+    found = _page(await read(run_id, size, after), size, limit, lambda job: state is None or job.state is state)
     return Page(tuple(sorted(found.records, key=submission_order)), found.next)
 
 

@@ -86,14 +86,14 @@ class Events:
     async def _watch(self) -> None:
         while self._watchers:
             try:
-                news = self._news(await self._look())
+                news = self._news(await self._read())
             except (BullpenError, OSError) as exc:  # of the store, or of the files of operations
                 news = [(EventKind.TROUBLE, TroubleEvent(str(exc)))]
             self._tell([self._event(kind, shown) for kind, shown in news])
             await asyncio.sleep(TICK)
             await self._ports.signals.wait(TICK)
 
-    async def _look(self) -> dict[tuple[EventKind, str], Shown]:
+    async def _read(self) -> dict[tuple[EventKind, str], Shown]:
         live = await every_live(self._ports)
         found: dict[tuple[EventKind, str], Shown] = {(EventKind.INSTANCE, one.id): instance_of(one) for one in live}
         for run_id in dict.fromkeys(one.run_id for one in live if one.run_id):

@@ -45,15 +45,15 @@ class LongPoll:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def look(self, instance_id: str) -> RecordView:
-        views = await self._look([instance_id])
+    async def read(self, instance_id: str) -> RecordView:
+        views = await self._read([instance_id])
         if instance_id not in views:
             raise Unavailable(f"{instance_id}: its record cannot be read", remedy="See the log of `bullpen serve`.")
         return views[instance_id]
 
     async def news(self, instance_id: str, seen: str, within: float) -> RecordView:
         """The record once it differs from what was seen, or as it is after `within` seconds."""
-        view = await self.look(instance_id)
+        view = await self.read(instance_id)
         if view.mark != seen or within <= 0 or self._closed:
             return view
         waiter = _Waiter(instance_id, seen, asyncio.get_running_loop().create_future())
@@ -82,7 +82,7 @@ class LongPoll:
         while self._waiting:
             await self._ports.signals.wait(TICK)
             try:
-                views = await self._look(list(dict.fromkeys(waiter.instance_id for waiter in self._waiting)))
+                views = await self._read(list(dict.fromkeys(waiter.instance_id for waiter in self._waiting)))
             except BullpenError:
                 continue  # the store does not answer: the poll ends by its own time-out, and the next one says so
             for waiter in self._waiting:
@@ -90,7 +90,7 @@ class LongPoll:
                 if view is not None and view.mark != waiter.seen and not waiter.news.done():
                     waiter.news.set_result(view)
 
-    async def _look(self, ids: list[str]) -> dict[str, RecordView]:
+    async def _read(self, ids: list[str]) -> dict[str, RecordView]:
         """An instance whose record cannot be read is left out: an agent without a record ends its machine."""
         found = await self._ports.records.instances(ids)
         unread = [id for id in ids if id not in found]

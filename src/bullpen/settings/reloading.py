@@ -47,7 +47,7 @@ class Reloader:
     def file(self) -> str:
         return str(self._first.file or "")
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the file if it has changed, but not while it is changing: an editor may have written half of it."""
         now = _signature(self._path)
         is_still, self._seen = now == self._seen, now

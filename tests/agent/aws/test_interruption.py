@@ -172,7 +172,7 @@ def test_a_notice_is_in_the_next_beat_which_comes_at_once(tmp_path: Path, bell: 
     store, notices = Beats(), Notices(Service(), bell)  # type: ignore[arg-type]
     agent = AgentLoop(config, store, bell, print, notices)  # type: ignore[arg-type]
     agent._progress = AgentProgress(seen=RECORD, holder=LeaseHolder("worker", 1), began=0.0)
-    agent._record, agent._must_look = RECORD, False
+    agent._record, agent._must_read = RECORD, False
     agent._keep_in_touch()
     agent._keep_in_touch()
     notices.notice = NOTICE

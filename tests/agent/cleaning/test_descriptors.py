@@ -234,7 +234,7 @@ def test_what_an_earlier_instance_of_the_user_passed_on_fails_the_boot(
 def test_without_the_right_to_look_nothing_is_looked_at_and_the_log_says_so(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(descriptors, "may_look", lambda: False)
+    monkeypatch.setattr(descriptors, "may_see_open_files", lambda: False)
     said: list[str] = []
     boot = booted(Tasks(replace(config, shares_machine=True), said.append)).boot
     assert (boot.phase, boot.text) == (Phase.DONE, "")

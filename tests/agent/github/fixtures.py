@@ -86,7 +86,7 @@ class Store:
     def has_changed(self) -> bool:
         return True
 
-    def look(self) -> InstanceRecord | NoRecord:
+    def read_record(self) -> InstanceRecord | NoRecord:
         return self.record
 
     def beat(self, job: HeldJob | None, leaving: datetime | None, activity: str) -> Grant:

@@ -172,7 +172,7 @@ def test_a_job_that_begins_after_the_removal_runs_to_its_end(stage: Stage, how: 
     # GitHub has given it to the runner, and the agent has not heard of it.
     stage.hub.wait_for(lambda: run.job("build").runner_name)
     getattr(stage, how)()
-    stage.agent._must_look = True
+    stage.agent._must_read = True
     stage.agent._keep_in_touch()
     withdraw(stage)
     assert stage.store.removed == [stage.runner]
@@ -196,7 +196,7 @@ def test_a_runner_that_github_knows_to_be_busy_is_left_alone_until_its_job_has_e
     run = starts(stage, f"until [[ -e {go} ]]; do sleep 0.02; done")
     stage.hub.wait_for(lambda: run.job("build").status == "in_progress")
     getattr(stage, how)()
-    stage.agent._see(stage.store.look())
+    stage.agent._see(stage.store.read_record())
     withdraw(stage)
     assert stage.agent._progress.is_held
     stage.until(lambda: stage.activity)

@@ -114,7 +114,7 @@ def test_a_record_that_the_agent_cannot_read_is_no_reason_to_stop(store: DynamoS
     put_record(store)
     put(store, "Instance", {"version": {"N": "1"}, "threshold": {"S": "2030-01-01T00:00:00Z"}} | spoilt)
     with pytest.raises(StoreUnreachable, match="Instance"):
-        store.look()
+        store.read_record()
 
 
 def test_the_record_is_read_often_while_a_provision_may_claim_the_instance_and_seldom_while_it_runs(
@@ -125,7 +125,7 @@ def test_the_record_is_read_often_while_a_provision_may_claim_the_instance_and_s
     for state, every in ((instance.IDLE, WAITING_EVERY), (instance.RUNNING, RUNNING_EVERY)):
         put_record(store, state=state)
         assert store.has_changed()
-        store.look()
+        store.read_record()
         now += every - 0.01
         assert not store.has_changed()
         now += 0.02
@@ -299,7 +299,7 @@ def test_whatever_keeps_the_table_from_answering_is_a_store_out_of_reach(
     store: DynamoStore, table: Table, failure: Exception
 ) -> None:
     for ask in (
-        store.look,
+        store.read_record,
         lambda: store.beat(None),
         lambda: store.report(SignalKind.OK, CLAIMED, ""),
         lambda: store.register(CLAIMED),
@@ -313,17 +313,17 @@ def test_whatever_keeps_the_table_from_answering_is_a_store_out_of_reach(
 def test_a_table_that_does_not_exist_is_a_store_out_of_reach(store: DynamoStore) -> None:
     store._config = replace(store._config, table="elsewhere")
     with pytest.raises(StoreUnreachable, match="GetItem"):
-        store.look()
+        store.read_record()
 
 
 def test_credentials_that_were_refused_are_forgotten(store: DynamoStore, table: Table, forgotten: list[str]) -> None:
     table.fails = DynamoRefused("AccessDeniedException", "not yours")
     with pytest.raises(StoreUnreachable):
-        store.look()
+        store.read_record()
     assert forgotten == []
     table.fails = DynamoRefused("ExpiredTokenException", "too old")
     with pytest.raises(StoreUnreachable):
-        store.look()
+        store.read_record()
     assert forgotten == ["forgotten"]
 
 

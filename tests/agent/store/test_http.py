@@ -154,10 +154,10 @@ def test_a_job_to_be_stopped_is_looked_at(store: HttpStore, standing: str, end: 
 
 def test_an_absent_record_is_an_answer_and_a_missing_answer_is_not(store: HttpStore) -> None:
     answering(store, (200, ABSENCE), ServiceAway("gone"))
-    assert store.look() is ABSENT
+    assert store.read_record() is ABSENT
     store._news = None
     with pytest.raises(StoreUnreachable):
-        store.look()
+        store.read_record()
 
 
 def test_news_come_by_the_poll_also_where_the_first_look_had_no_answer(store: HttpStore) -> None:
@@ -168,8 +168,8 @@ def test_news_come_by_the_poll_also_where_the_first_look_had_no_answer(store: Ht
     store._poll = Poll((200, ABSENCE | {"seen": "1.0"}))  # type: ignore[assignment]
     answering(store, (503, {"error": "not now"}), (200, ABSENCE))
     with pytest.raises(StoreUnreachable):
-        store.look()
-    assert store.look() is ABSENT
+        store.read_record()
+    assert store.read_record() is ABSENT
     assert select.select([store._bell], [], [], 30.0)[0], "the poll rings"
     assert store.has_changed()
 
@@ -272,7 +272,7 @@ def test_beats_and_signals_go_their_own_way_while_all_else_has_to_pause(store: H
     answering(store, *[ServiceAway("429")] * 4)  # the fourth: what is left of the log, when the store is closed
     store._pulse = Answers((200, BEATEN), (200, {"stored": True}), (200, BEATEN))  # type: ignore[assignment]
     store.open_log(a_job("w")).write(b"x" * CHUNK)
-    for ask in (store.look, lambda: store.take_job(RECORD)):
+    for ask in (store.read_record, lambda: store.take_job(RECORD)):
         with pytest.raises(StoreUnreachable):
             ask()
     store.beat(None)

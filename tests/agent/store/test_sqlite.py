@@ -276,7 +276,7 @@ def test_a_job_goes_only_to_a_worker_that_can_do_it(
     put_record(database, RUNNING)
     put_job(database, capability=asked)
     store.beat(None)
-    assert store.look() == replace(RUNNING, has_job=fits)
+    assert store.read_record() == replace(RUNNING, has_job=fits)
     assert (store.jobs.take_job(RUNNING) is not None) is fits
     store.close()
 
@@ -285,7 +285,7 @@ def test_a_job_that_waits_for_its_time_is_not_taken(store: SqliteStore, database
     put_record(database, RUNNING)
     put_job(database, not_before=2**60)
     store.beat(None)
-    assert store.look() == RUNNING
+    assert store.read_record() == RUNNING
     assert store.jobs.take_job(RUNNING) is None
 
 
@@ -341,11 +341,11 @@ def test_a_missing_file_is_a_store_out_of_reach_until_it_is_back(
     put_record(database, RUNNING)
     store.beat(None)
     (tmp_path / "bullpen.db").rename(tmp_path / "aside")
-    for attempt in (store.look, store.has_changed, lambda: store.beat(None), store.deregister):
+    for attempt in (store.read_record, store.has_changed, lambda: store.beat(None), store.deregister):
         with pytest.raises(StoreUnreachable):
             attempt()
     (tmp_path / "aside").rename(tmp_path / "bullpen.db")
-    assert store.look() == RUNNING
+    assert store.read_record() == RUNNING
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database, and long enough to be looked at" * 100])
@@ -357,7 +357,7 @@ def test_a_file_that_is_no_database_of_bullpen_is_a_store_out_of_reach(
         file.rename(tmp_path / f"aside-{file.name}")
     (tmp_path / "bullpen.db").write_bytes(content)
     with pytest.raises(StoreUnreachable):
-        store.look()
+        store.read_record()
 
 
 def test_a_state_that_this_agent_does_not_know_is_a_store_out_of_reach(
@@ -367,4 +367,4 @@ def test_a_state_that_this_agent_does_not_know_is_a_store_out_of_reach(
     database.execute("PRAGMA ignore_check_constraints = ON")
     database.execute("UPDATE instances SET state = 'hibernating'")
     with pytest.raises(StoreUnreachable):
-        store.look()
+        store.read_record()

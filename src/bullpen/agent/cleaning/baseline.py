@@ -76,7 +76,7 @@ def take_baseline(
     entries: dict[Path, Fingerprint] = {}
     noted: dict[Path, Attributes] = {}
     for name, place in here.items():
-        for sight in look(place, name, lambda path, status: where(status) not in roots):
+        for sight in walk(place, name, lambda path, status: where(status) not in roots):
             if sight.status is not None:
                 entries[sight.path] = Fingerprint.of(sight.status, grows=sight.path in logs)
             if sight.attributes:
@@ -92,7 +92,7 @@ def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
     looked_at = 0
     for name, place in baseline.places.items():
         try:
-            for sight in look(place, name, enters):
+            for sight in walk(place, name, enters):
                 looked_at += 1
                 if looked_at % STRIDE == 0:
                     yield None
@@ -116,7 +116,7 @@ def bring_back_attributes(baseline: Baseline, name: str, keep: KeepList, trouble
         except OSError as failure:
             troubles[shown(path)] = reason_of(failure)
 
-    for _ in look(baseline.places[name], name, survives(baseline, keep), mend):
+    for _ in walk(baseline.places[name], name, survives(baseline, keep), mend):
         yield None
 
 
@@ -157,13 +157,13 @@ Enters = Callable[[Path, os.stat_result], bool]
 Mend = Callable[[Path, int], None]
 
 
-def look(place: str, name: str, enters: Enters, mend: Mend | None = None) -> Iterator[FoundEntry]:
+def walk(place: str, name: str, enters: Enters, mend: Mend | None = None) -> Iterator[FoundEntry]:
     """Everything in a place, parents first, looking only into the directories that `enters` names. `mend` is given
     each of these before it is looked at, and open."""
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         yield _looked_into(top, (name,), os.fstat(top), mend)
-        yield from _look_into(top, (name,), mount_of(top), enters, mend)
+        yield from _walk_into(top, (name,), mount_of(top), enters, mend)
     finally:
         os.close(top)
 
@@ -177,7 +177,7 @@ def _looked_into(fd: int, path: Path, status: os.stat_result, mend: Mend | None)
         return FoundEntry(path, status, reason_of(failure))
 
 
-def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | None) -> Iterator[FoundEntry]:
+def _walk_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | None) -> Iterator[FoundEntry]:
     with os.scandir(fd) as entries:
         for entry in entries:
             below = (*path, entry.name)
@@ -200,7 +200,7 @@ def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | Non
                     continue
                 try:
                     yield _looked_into(inner, below, status, mend)
-                    yield from _look_into(inner, below, mount, enters, mend)
+                    yield from _walk_into(inner, below, mount, enters, mend)
                 finally:
                     os.close(inner)
 

@@ -53,7 +53,7 @@ class Holders:
         until = time.monotonic() + LASTS
         lasting: Found | None = None
         while lasting is None or lasting:
-            found = yield from self._look()
+            found = yield from self._find()
             if found is None:
                 yield f"processes of other users have more than {MOST} open files: too many to check"
                 return
@@ -63,7 +63,7 @@ class Holders:
             yield Turn.WAITING
         yield from lasting.values()
 
-    def _look(self) -> Generator[Turn, None, Found | None]:
+    def _find(self) -> Generator[Turn, None, Found | None]:
         """None: there is more than MOST."""
         found: Found = {}
         seen = 0
@@ -109,7 +109,7 @@ class Holders:
             found[status.st_dev, status.st_ino] = f"process {pid} ({name_of(process)}) has {what}"
 
 
-def may_look() -> bool:
+def may_see_open_files() -> bool:
     """Whether the agent may see the open files of other users' processes. Root in a container may lack that right."""
     with open(f"{PROC}/self/status", encoding="ascii", errors="replace") as file:
         (rights,) = (int(line.split()[1], 16) for line in file if line.startswith("CapEff:"))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from bullpen.agent.account import Account, may_change
 from bullpen.agent.cleaning import attributes
 from bullpen.agent.cleaning.attributes import Attributes
-from bullpen.agent.cleaning.baseline import Fingerprint, FoundEntry, look, where
+from bullpen.agent.cleaning.baseline import Fingerprint, FoundEntry, walk, where
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import CannotSettle, Turn
 from bullpen.host.sweep import STRIDE, EntryFate, Path, shown, sweep
@@ -67,7 +67,7 @@ class SharedPlaces:
         for place in self._places():
             missing = {path: None for path in self._known if path[0] == place}
             with suppress(FileNotFoundError):  # the place is gone since, with all that was in it
-                for number, sight in enumerate(look(place, place, self._enters)):
+                for number, sight in enumerate(walk(place, place, self._enters)):
                     missing.pop(sight.path, None)
                     if difference := self._compare(sight):
                         yield f"{shown(sight.path)} {difference}"
@@ -79,7 +79,7 @@ class SharedPlaces:
         for place in self._places():
             with suppress(FileNotFoundError):  # gone since
                 # Parents come first: a directory of the user's is known before it is entered.
-                for sight in look(place, place, self._enters_at_boot):
+                for sight in walk(place, place, self._enters_at_boot):
                     if not self._must_go(sight):
                         continue
                     self._known[sight.path] = Fingerprint.of(sight.status) if sight.status is not None else None

@@ -145,7 +145,7 @@ class AgentStore(Protocol):
         Every change is announced within some seconds of its write. The answer may be True although nothing changed.
         """
 
-    def look(self) -> InstanceRecord | NoRecord:
+    def read_record(self) -> InstanceRecord | NoRecord:
         """The instance's record as it is stored, or ABSENT. A record that this agent cannot read is StoreUnreachable.
 
         `has_job` is True only for a worker that could take the job: not before its first heartbeat.

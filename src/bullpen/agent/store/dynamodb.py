@@ -69,20 +69,20 @@ class DynamoStore:
         self._client = client
         self._domain = config.domain or os.uname().nodename
         self._forget_credentials = forget_credentials
-        self._look_at = 0.0
+        self._read_at = 0.0
         self._beats = self._signals = 0  # the numbers of the last ones
         self._may_be_registered = True  # an earlier process may have been
         self._has_described = False
         self._issuer: CredentialIssuer | None = None
 
     def has_changed(self) -> bool:
-        return time.monotonic() >= self._look_at
+        return time.monotonic() >= self._read_at
 
-    def look(self) -> InstanceRecord | NoRecord:
+    def read_record(self) -> InstanceRecord | NoRecord:
         found = self._call("GetItem", Key=raw_key("Instance", self._id), ConsistentRead=True).get("Item")
         record = ABSENT if found is None else _record(found)
         is_running = isinstance(record, InstanceRecord) and record.state is InstanceState.RUNNING
-        self._look_at = time.monotonic() + (RUNNING_EVERY if is_running else WAITING_EVERY)
+        self._read_at = time.monotonic() + (RUNNING_EVERY if is_running else WAITING_EVERY)
         return record
 
     def beat(self, job: HeldJob | None, leaving: datetime | None = None, activity: str = "") -> Grant:
@@ -165,7 +165,7 @@ class DynamoStore:
     def _credentials(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         from bullpen.agent.github import token_source
 
-        found = self.look()
+        found = self.read_record()
         if not isinstance(found, InstanceRecord) or (found.run_id, found.round) != (record.run_id, record.round):
             return OwnList.MOVED_ON
         if found.state not in SERVING:

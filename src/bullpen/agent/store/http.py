@@ -79,7 +79,7 @@ class HttpStore:
         self._changed = False  # before the look that follows: news of the poll's thread that come now are looked at
         return True
 
-    def look(self) -> InstanceRecord | NoRecord:
+    def read_record(self) -> InstanceRecord | NoRecord:
         if self._watcher is None:
             self._news = self._call("GET", f"{self._base}/record")  # without an answer, the next look begins here
             self._watcher = threading.Thread(target=self._watch, name="bullpen-poll", daemon=True)

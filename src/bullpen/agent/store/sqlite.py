@@ -67,7 +67,7 @@ class SqliteStore:
             (self._version,) = self.connected().execute("PRAGMA data_version").fetchone()
             return self._version != before
 
-    def look(self) -> InstanceRecord | NoRecord:
+    def read_record(self) -> InstanceRecord | NoRecord:
         with self.translated():
             connection = self.connected()
             row = connection.execute(_LOOK, (self._id,)).fetchone()

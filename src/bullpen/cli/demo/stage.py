@@ -111,7 +111,7 @@ class DemoStage:
     def until(self, what: str, question: Callable[[Ports], Coroutine[Any, Any, T]]) -> T:
         """Repeat a query until its answer is true."""
 
-        async def look(ports: Ports) -> T:
+        async def wait(ports: Ports) -> T:
             async with asyncio.timeout(PATIENCE):
                 while not (found := await question(ports)):
                     await ports.signals.wait(LOOK_EVERY)
@@ -119,7 +119,7 @@ class DemoStage:
                 return found
 
         try:
-            return self.ask(look)
+            return self.ask(wait)
         except TimeoutError:
             raise CheckFailed(f"{what} did not happen within {PATIENCE:g} s") from None
 

@@ -20,18 +20,18 @@ LITTLE = 0.1
 
 async def examine(client: GithubClient, settings: Settings, releases: Releases) -> list[Finding]:
     """In the order in which you would repair what it finds. Never raises."""
-    look = GithubChecks(client, settings, releases)
-    first = await _finding("github", look.credentials)
+    github = GithubChecks(client, settings, releases)
+    first = await _finding("github", github.credentials)
     if first.health is Health.FAILED:  # whatever else is asked would fail for the same reason
         return [first]
     checks: dict[str, Callable[[], Awaitable[Found]]] = {
-        "github scope": look.runners,
-        "github permissions": look.permissions,
-        **({"github runner group": look.group} if settings.github.runner_group else {}),
+        "github scope": github.runners,
+        "github permissions": github.permissions,
+        **({"github runner group": github.group} if settings.github.runner_group else {}),
         **({"github scale sets": SetChecks(client, settings).groups} if settings.github.scale_sets else {}),
-        "github versions": look.versions,
-        "github rate limits": look.limits,
-        "github webhook": look.webhook,
+        "github versions": github.versions,
+        "github rate limits": github.limits,
+        "github webhook": github.webhook,
     }
     return [first, *[await _finding(name, check) for name, check in checks.items()]]
 

@@ -50,19 +50,19 @@ class IssuerKeys:
 
     async def key(self, id: str) -> "PyJWK":
         """Raise PermissionDenied if the issuer has no such key, Unavailable if it cannot be asked."""
-        if self._must_look(id):
+        if self._must_fetch(id):
             async with self._fetching:
-                if self._must_look(id):  # else another task has looked during the wait
-                    await self._look()
+                if self._must_fetch(id):  # else another task has fetched them during the wait
+                    await self._fetch_keys()
         if id not in self._known:
             raise PermissionDenied("signed with a key that the issuer does not have")
         return self._known[id]
 
-    def _must_look(self, id: str) -> bool:
+    def _must_fetch(self, id: str) -> bool:
         age = _since(self._fetched_at)
         return age >= KEYS_LAST or (id not in self._known and age >= LOOK_AGAIN)
 
-    async def _look(self) -> None:
+    async def _fetch_keys(self) -> None:
         if _since(self._failed_at) < RETRY:
             raise Unavailable(f"{self._url} could not be read a moment ago")
         try:

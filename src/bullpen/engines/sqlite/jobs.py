@@ -41,12 +41,12 @@ class SqliteJobs(SqlitePort):
         return await self._select(JOBS, QUEUED.format(suits=suits), run_id, to_micros(now), *asked, limit)
 
     async def runners_used(self, run_id: str, since: datetime, limit: int) -> list[str]:
-        def look(snapshot: Snapshot) -> list[str]:
+        def read(snapshot: Snapshot) -> list[str]:
             rows = snapshot.execute(RUNNERS_USED, (run_id, limit))
             return sorted({id_ for id_, end in rows if id_ and (end is None or end >= earliest)})
 
         earliest = to_micros(since)
-        return await self._database.read(look)
+        return await self._database.read(read)
 
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
         return await self._select(JOBS, HELD, worker, through_epoch, limit)
@@ -55,7 +55,7 @@ class SqliteJobs(SqlitePort):
         return await self._select(JOBS, UNVERIFIED, to_micros(now), limit)
 
     async def waiting_runs(self, limit: int, after: str = "") -> list[str]:
-        def look(snapshot: Snapshot) -> list[str]:
+        def read(snapshot: Snapshot) -> list[str]:
             # From run to run: one that has thousands of jobs in the queue costs no more than another.
             runs: list[str] = []
             while len(runs) < limit:
@@ -65,7 +65,7 @@ class SqliteJobs(SqlitePort):
                 runs.append(row[0])
             return runs
 
-        return await self._database.read(look)
+        return await self._database.read(read)
 
     async def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         return await self._select(JOBS, UNFINISHED, run_id, after, limit)

@@ -17,15 +17,15 @@ class SqliteObservations(SqlitePort):
     async def observe(
         self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True
     ) -> dict[str, datetime]:
-        def look(snapshot: Snapshot) -> dict[str, datetime]:
+        def read(snapshot: Snapshot) -> dict[str, datetime]:
             before = dict(snapshot.execute(OF_TOPIC, (topic,)).fetchall())
             return {key: from_micros(before[key]) if key in before else now for key in keys}
 
         def note(transaction: Transaction) -> dict[str, datetime]:
-            since = look(transaction)
+            since = read(transaction)
             if {key for key, _ in transaction.execute(OF_TOPIC, (topic,))} != set(since):
                 transaction.execute(FORGET, (topic,))
                 transaction.executemany(NOTE, [(topic, key, to_micros(at)) for key, at in since.items()])
             return since
 
-        return await (self._database.write(note) if remember else self._database.read(look))
+        return await (self._database.write(note) if remember else self._database.read(read))

@@ -24,7 +24,7 @@ class SqlitePort:
     async def _by_id(self, table: Table[R], ids: Sequence[str]) -> dict[str, R]:
         """Consistent; absent ids are missing from the answer."""
 
-        def look(snapshot: Snapshot) -> list[Row | None]:
+        def read(snapshot: Snapshot) -> list[Row | None]:
             return [snapshot.execute(select_by_id(table), (id_,)).fetchone() for id_ in dict.fromkeys(ids)]
 
-        return {row[0]: table.decode(row) for row in await self._database.read(look) if row is not None}
+        return {row[0]: table.decode(row) for row in await self._database.read(read) if row is not None}

@@ -99,10 +99,10 @@ class SqliteRecords(SqlitePort):
         return await self._by_id(INSTANCES, ids)
 
     async def known(self, ids: Sequence[str]) -> set[str]:
-        def look(snapshot: Snapshot) -> set[str]:
+        def read(snapshot: Snapshot) -> set[str]:
             return {id_ for id_ in ids if snapshot.execute(KNOWN, (id_,)).fetchone()}
 
-        return await self._database.read(look)
+        return await self._database.read(read)
 
     async def provision(self, provision_id: str) -> Provision | None:
         return (await self._by_id(PROVISIONS, [provision_id])).get(provision_id)
@@ -111,7 +111,7 @@ class SqliteRecords(SqlitePort):
         return await self._select(INSTANCES, RUN_INSTANCES, run_id)
 
     async def served_runs(self, limit: int, after: str = "") -> dict[str, list[Instance]]:
-        def look(snapshot: Snapshot) -> dict[str, list[Row]]:
+        def read(snapshot: Snapshot) -> dict[str, list[Row]]:
             found: dict[str, list[Row]] = {}
             last = after
             while len(found) < limit and (row := snapshot.execute(NEXT_SERVED_RUN, (last,)).fetchone()):
@@ -119,7 +119,7 @@ class SqliteRecords(SqlitePort):
                 found[last] = snapshot.execute(RUN_INSTANCES, (last,)).fetchall()
             return found
 
-        rows = await self._database.read(look)
+        rows = await self._database.read(read)
         return {run_id: [INSTANCES.decode(row) for row in of_run] for run_id, of_run in rows.items()}
 
     async def run_provisions(self, run_id: str) -> list[Provision]:
@@ -137,7 +137,7 @@ class SqliteRecords(SqlitePort):
         )
         fits = (needs.cpu, needs.mem, needs.image_generation, to_micros(now), *domains, start)
 
-        def look(snapshot: Snapshot) -> list[Row]:
+        def read(snapshot: Snapshot) -> list[Row]:
             found: list[Row] = []
             for usage_class, side in product(needs.acceptable_usage_classes, ("id >= ?", "id < ?")):
                 of_class = (needs.resource_class, usage_class.value, *fits)
@@ -149,7 +149,7 @@ class SqliteRecords(SqlitePort):
                         found.append(row)
             return found
 
-        return [INSTANCES.decode(row) for row in await self._database.read(look)]
+        return [INSTANCES.decode(row) for row in await self._database.read(read)]
 
     async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
         return await self._select(INSTANCES, PENDING, resource_class, after, limit)
@@ -186,10 +186,10 @@ class SqliteRecords(SqlitePort):
         return {keys[id_]: one for id_, one in (await self._by_id(REPOSITORIES, [*keys])).items()}
 
     async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
-        def look(snapshot: Snapshot) -> dict[str, list[Row]]:
+        def read(snapshot: Snapshot) -> dict[str, list[Row]]:
             return {id_: snapshot.execute(STORY, (id_,)).fetchall() for id_ in ids}
 
-        found = await self._database.read(look)
+        found = await self._database.read(read)
         return {id_: [decode_line(row) for row in rows] for id_, rows in found.items() if rows}
 
     async def purge(self, now: datetime, limit: int) -> int:

@@ -72,11 +72,11 @@ class SqliteWorkers:
         return await receive(self._database, beats)
 
     async def workers(self, keys: Sequence[str]) -> dict[str, Worker]:
-        def look(snapshot: Snapshot) -> list[Row | None]:
+        def read(snapshot: Snapshot) -> list[Row | None]:
             statement = select_by_id(WORKERS)
             return [snapshot.execute(statement, (key,)).fetchone() for key in dict.fromkeys(keys)]
 
-        return {row[0]: WORKERS.decode(row) for row in await self._database.read(look) if row is not None}
+        return {row[0]: WORKERS.decode(row) for row in await self._database.read(read) if row is not None}
 
     async def rearm(self, now: datetime, limit: int) -> int:
         # The row keeps the time at which its last step wanted a look: only the timer moves, and it is never later than
@@ -91,7 +91,7 @@ class SqliteWorkers:
         return moved
 
     async def suspects(self, now: datetime, limit: int) -> list[Worker]:
-        def look(snapshot: Snapshot) -> list[Row]:
+        def read(snapshot: Snapshot) -> list[Row]:
             found: dict[str, Row] = {}
             for row in snapshot.execute(SUSPECTS, {"now": to_micros(now)}):
                 found.setdefault(row[0], row)  # one that had a longer lease before may have two timers
@@ -99,7 +99,7 @@ class SqliteWorkers:
                     break
             return list(found.values())
 
-        return [WORKERS.decode(row) for row in await self._database.read(look)] if limit else []
+        return [WORKERS.decode(row) for row in await self._database.read(read)] if limit else []
 
     async def to_clean(self, now: datetime, limit: int) -> list[Worker]:
         return await self._select(TO_CLEAN, to_micros(now), limit)
@@ -127,10 +127,10 @@ class SqliteWorkers:
             await self._database.write(lambda transaction: transaction.execute(DESCRIBE, (said, key)).rowcount)
 
     async def cards(self, keys: Sequence[str]) -> dict[str, Card]:
-        def look(snapshot: Snapshot) -> dict[str, Row | None]:
+        def read(snapshot: Snapshot) -> dict[str, Row | None]:
             return {key: snapshot.execute(CARD, (key,)).fetchone() for key in keys}
 
-        return {key: decode_card(row[0]) for key, row in (await self._database.read(look)).items() if row is not None}
+        return {key: decode_card(row[0]) for key, row in (await self._database.read(read)).items() if row is not None}
 
     async def controls(self) -> dict[str, Control]:
         rows = await self._database.read(lambda snapshot: snapshot.execute(CONTROL).fetchall())

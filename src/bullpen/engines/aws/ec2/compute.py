@@ -78,7 +78,7 @@ class Ec2Compute:
 
     async def terminate(self, ids: Sequence[str]) -> list[str]:
         ids = list(dict.fromkeys(ids))
-        seen = await self._look([id_ for id_ in ids if id_ not in self._launched])
+        seen = await self._listed([id_ for id_ in ids if id_ not in self._launched])
         pool = self._settings.aws.pool
         foreign = {id_ for id_, one in seen.items() if _tags(one).get(POOL_TAG) != pool}
         certain = foreign | {id_ for id_, one in seen.items() if one["State"]["Name"] in ENDED}
@@ -156,15 +156,15 @@ class Ec2Compute:
                 self._sizes[kind["InstanceType"]] = size
         return self._sizes
 
-    async def _look(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    async def _listed(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Those that EC2 lists, whosever they are. A filter, unlike a name, does not mind ids that it does not know."""
         found = [one for chunk in _chunks(ids) for one in await self._describe({"instance-id": chunk})]
         return {one["InstanceId"]: one for one in found}
 
     async def _describe(self, filters: dict[str, list[str]]) -> list[dict[str, Any]]:
         asked = [{"Name": name, "Values": values} for name, values in filters.items()]
-        look = partial(ask, self._cloud, "describe_instances")
-        groups = await all_pages(look, "Reservations", Filters=asked, MaxResults=PAGE)
+        describe = partial(ask, self._cloud, "describe_instances")
+        groups = await all_pages(describe, "Reservations", Filters=asked, MaxResults=PAGE)
         return [one for group in groups for one in group.get("Instances", ())]
 
     async def _is_gone(self, id_: str) -> bool:

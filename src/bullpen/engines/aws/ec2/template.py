@@ -192,8 +192,8 @@ class Templates:
     async def found(self) -> list[Found]:
         """Every template with the tag of the pool."""
         own = [{"Name": f"tag:{POOL_TAG}", "Values": [self._pool]}]
-        look = partial(ask, self._cloud, "describe_launch_templates")
-        return [_found(one) for one in await all_pages(look, "LaunchTemplates", Filters=own, MaxResults=PAGE)]
+        describe = partial(ask, self._cloud, "describe_launch_templates")
+        return [_found(one) for one in await all_pages(describe, "LaunchTemplates", Filters=own, MaxResults=PAGE)]
 
     async def retire(self, one: Found) -> None:
         """Delete a template; gone already is success. Machines launched from it do not mind."""

@@ -78,8 +78,8 @@ async def examine(
     return findings + [await guarded(name, check) for name, check in checks.items()]
 
 
-async def _gaps(name: str, look: Callable[[], Gaps]) -> Finding:
-    gaps = await look()
+async def _gaps(name: str, find: Callable[[], Gaps]) -> Finding:
+    gaps = await find()
     if not gaps:
         return Finding(name, Health.OK, "as the settings ask")
     blocking = [gap for gap in gaps if gap.blocks]  # the others follow from it

@@ -17,7 +17,7 @@ from bullpen.engines.aws.boot.userdata import own_user_data, told
 from bullpen.engines.aws.ec2.template import Template, Templates, desired_templates, retired
 from bullpen.engines.aws.infrastructure import table_diff
 from bullpen.engines.aws.infrastructure.doctor import examine
-from bullpen.engines.aws.infrastructure.table_setup import STORE_AGENT, Tending
+from bullpen.engines.aws.infrastructure.table_setup import STORE_AGENT, TableSetup
 from bullpen.engines.aws.session import Cloud
 from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.errors import ConfigError
@@ -46,7 +46,7 @@ class AwsInfrastructure:
         self._settings = settings
         self._queue = queue
         self._clock = clock
-        self._table = Tending(cloud, clock)
+        self._table = TableSetup(cloud, clock)
         self._templates = Templates(cloud)
 
     def check(self) -> None:

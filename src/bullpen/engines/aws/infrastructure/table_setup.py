@@ -28,7 +28,7 @@ TRIES = 30  # to add an index while others change the table
 LONGEST = 600.0  # seconds; an index of a large table takes longer, and the next refresh goes on waiting
 
 
-class Tending:
+class TableSetup:
     """The table of a pool, and in it the items that belong to no record: the agent's archive, the schema's mark."""
 
     def __init__(self, cloud: Cloud, clock: Clock) -> None:
@@ -46,7 +46,7 @@ class Tending:
         if any(gap.what == table_diff.MAKE_TABLE for gap in found):
             return [*found, agent]
         if self._cloud.settings.manage == "refresh":  # else the owner of the table decides what a backup is worth
-            backups = await self._look("describe_continuous_backups", "ContinuousBackupsDescription", *NOT_TOLD)
+            backups = await self._describe("describe_continuous_backups", "ContinuousBackupsDescription", *NOT_TOLD)
             found += table_diff.recovery_gaps(self._pool, backups)
         found += table_diff.mark_gaps(self._pool, await self._item(schema.SCHEMA_KEY))
         return found if await self._item(_agent_key(), ProjectionExpression="PK") else [*found, agent]
@@ -117,12 +117,12 @@ class Tending:
         return answer.get("Item")
 
     async def _expiry(self) -> dict[str, Any]:
-        return await self._look("describe_time_to_live", "TimeToLiveDescription") or {}
+        return await self._describe("describe_time_to_live", "TimeToLiveDescription") or {}
 
     async def _described(self) -> dict[str, Any] | None:
-        return await self._look("describe_table", "Table", NO_TABLE)
+        return await self._describe("describe_table", "Table", NO_TABLE)
 
-    async def _look(self, method: str, part: str, *unknown: str) -> dict[str, Any] | None:
+    async def _describe(self, method: str, part: str, *unknown: str) -> dict[str, Any] | None:
         """This part of the answer; None for an answer with one of these codes."""
         try:
             answer = await self._ask(method, expecting=unknown, TableName=self._pool)

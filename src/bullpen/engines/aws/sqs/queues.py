@@ -84,8 +84,8 @@ class Queues:
 
     async def _listed(self) -> list[str]:
         """The addresses of all queues whose name starts like those of this pool."""
-        look = partial(call, await self._cloud.client("sqs"), "list_queues")
-        return await all_pages(look, "QueueUrls", QueueNamePrefix=f"{self._pool}-", MaxResults=PAGE)
+        list_page = partial(call, await self._cloud.client("sqs"), "list_queues")
+        return await all_pages(list_page, "QueueUrls", QueueNamePrefix=f"{self._pool}-", MaxResults=PAGE)
 
     async def _make(self, resource_class: str) -> None:
         name = self.name(resource_class)
