@@ -117,7 +117,7 @@ class Tasks:
             why = unexpected(exc, self._log)
         # An unexpected error costs the task under way, never the agent: the task ends, and counts as failed.
         for child in self._printing:
-            with suppress(Exception):
+            with suppress(Exception):  # what failed may be this child; the others are closed all the same
                 child.close()
         self._printing.clear()
         for task in (self.ci, self.boot, self.cleaning):

@@ -90,7 +90,7 @@ class SetHolder:
     async def _recall_idle(self) -> None:
         """The CI has deleted the set: idle runners register with the one that is created in its place. That it is
         missing is written by `desired`, which also looks whether another owner has taken its name."""
-        with suppress(BullpenError):
+        with suppress(BullpenError):  # refresh recalls members that the CI does not list
             await self.supplier.recall_idle("its scale set was deleted")
 
     def _lists_now(self) -> bool:

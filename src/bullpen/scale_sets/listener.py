@@ -168,7 +168,7 @@ class SetListener:
             )
         except (BullpenError, SessionLost):
             # Whether it is in the record is not known: it must not keep the place of one that is.
-            with suppress(BullpenError):
+            with suppress(BullpenError):  # the error of the write is raised; if it stays open, `open` says so
                 await sets.close(self.scale_set.ci_id, session.id)
             raise
         self._session, self._last, self._recorded = session, 0, []
@@ -297,7 +297,7 @@ class SetListener:
         elif skipped > 0 and self._session is not None:
             # A new holder may not know any id. Messages that it passes over then cost a minute: the counts tell.
             self._last = self._highest + skipped if self._highest else 2 ** (skipped - 1)
-            with suppress(BullpenError):
+            with suppress(BullpenError):  # a message that still comes back is passed over with the next id
                 await self._ports.scale_sets.acknowledge(self._session, self._last)
         await self._fail(failure, FIRST_BACKOFF)
 
