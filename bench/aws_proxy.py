@@ -17,7 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
-from fakes.proxy import Answer, Call, Forward, Proxy
+from fakes.proxy import Forward, ProxiedAnswer, ProxiedCall, Proxy
 
 SERVICES = ("dynamodb", "sqs", "ec2")
 READS = ("GetItem", "BatchGetItem", "Query")
@@ -61,7 +61,7 @@ class Meter:
         for operation in (*READS, *WRITES):
             proxy.fail(operation, self, times=None)
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         asked = json.loads(call.body) | {"ReturnConsumedCapacity": "INDEXES"}
         answer = await forward(json.dumps(asked).encode())
         consumed = json.loads(answer.body).get("ConsumedCapacity", [])

@@ -22,7 +22,7 @@ from fakes.github.hub import FakeGithub, JobSpec, Run
 from free_ports import a_free_port
 from made_tokens import make_token
 from scenario import processes
-from server.served import CHECKOUT, Served, a_server, command, environment
+from server.served import CHECKOUT, ServeProcess, a_server, command, environment
 
 LATENCY = 0.05  # seconds to GitHub and back
 STARTS_IN = 0.5  # seconds, as `runner/run.sh` has it
@@ -89,7 +89,7 @@ class RunnerTimes:
 @dataclass
 class Stage:
     hub: FakeGithub
-    served: Served
+    served: ServeProcess
     home: Path
     times: dict[str, RunnerTimes] = field(default_factory=dict)  # by the names of runners, ended ones included
 

@@ -18,7 +18,7 @@ from made_homes import with_database
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     """What came of one command."""
 
     code: int
@@ -40,11 +40,11 @@ class CommandLine:
         self.folder = folder
         self._capture = capture
 
-    def __call__(self, *arguments: str) -> Ran:
+    def __call__(self, *arguments: str) -> CommandResult:
         self._capture.readouterr()
         code = run(arguments)
         out, err = self._capture.readouterr()
-        return Ran(code, out, err)
+        return CommandResult(code, out, err)
 
     def write_settings(self, text: str) -> None:
         (self.folder / "bullpen.toml").write_text(text)

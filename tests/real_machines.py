@@ -64,7 +64,7 @@ def a_plan(count: int = 1, **changes: Any) -> FleetPlan:
     return replace(plan, **changes)
 
 
-class QueuedJobs(SqliteJobs):
+class SubmittedJobs(SqliteJobs):
     """The jobs of a home, and the two calls that a test needs."""
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
@@ -82,7 +82,7 @@ class QueuedJobs(SqliteJobs):
 
 
 @dataclass
-class Pool:
+class RealPool:
     """The engines of one home, and the steps of the control plane that a test takes by hand."""
 
     home: Path
@@ -90,7 +90,7 @@ class Pool:
     compute: LocalCompute
     records: SqliteRecords
     signals: SqliteSignals
-    jobs: QueuedJobs
+    jobs: SubmittedJobs
     ci: SqliteCI
     clock: ShiftedClock
     rounds: list[str] = field(default_factory=list)
@@ -248,18 +248,18 @@ class Pool:
 
 
 @asynccontextmanager
-async def a_pool(home: Path, settings: Settings | None = None) -> AsyncIterator[Pool]:
+async def a_pool(home: Path, settings: Settings | None = None) -> AsyncIterator[RealPool]:
     """The engines on a fresh home. Whatever happens, every process of its machines is ended at the end."""
     settings, clock, chance = settings or quick_settings(), ShiftedClock(), SystemChance()
     database = Database.open(home)
     compute = LocalCompute(database, home, settings, clock, chance)
-    pool = Pool(
+    pool = RealPool(
         home,
         database,
         compute,
         SqliteRecords(database),
         SqliteSignals(database),
-        QueuedJobs(database, clock),
+        SubmittedJobs(database, clock),
         SqliteCI(database),
         clock,
     )

@@ -51,7 +51,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Step:
+class PageStep:
     """Something that a reader does, or that happens meanwhile."""
 
     mark: str  # of the comment: walk-through, meanwhile, workflow, or the name of a file
@@ -63,13 +63,13 @@ class Step:
         return commands(self.text) if self.mark == "walk-through" else []
 
 
-def steps(document: str) -> list[Step]:
+def steps(document: str) -> list[PageStep]:
     """What a reader does, in order."""
     return [step_of(found) for found in STEP.finditer((ROOT / document).read_text())]
 
 
-def step_of(found: re.Match[str]) -> Step:
-    return Step(found["mark"], found["about"] or "", textwrap.dedent(found["text"] or ""))
+def step_of(found: re.Match[str]) -> PageStep:
+    return PageStep(found["mark"], found["about"] or "", textwrap.dedent(found["text"] or ""))
 
 
 def every_command(document: str) -> list[str]:

@@ -16,7 +16,7 @@ Answer = tuple[int, dict[str, Any]] | tuple[int, dict[str, Any], dict[str, str]]
 
 
 @dataclass
-class Stub:
+class StubServer:
     """`answer` is called with method and path; `asked` lists them, each with the token that was shown."""
 
     answer: Callable[[str, str], Answer]
@@ -27,8 +27,8 @@ class Stub:
 
 
 @contextmanager
-def answering(answer: Callable[[str, str], Answer]) -> Iterator[Stub]:
-    stub = Stub(answer)
+def answering(answer: Callable[[str, str], Answer]) -> Iterator[StubServer]:
+    stub = StubServer(answer)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from server.served import Served, a_server, command, environment
+from server.served import ServeProcess, a_server, command, environment
 
 
 @contextmanager
-def serving(home: Path, *arguments: str) -> Iterator[tuple[Served, dict[str, str]]]:
+def serving(home: Path, *arguments: str) -> Iterator[tuple[ServeProcess, dict[str, str]]]:
     """A server on the embedded engine, and the inputs that reach it with an operator's token."""
     create = command(home, "token", "create", "--scope", "operate")
     token = subprocess.run(create, env=environment(), capture_output=True, check=True, text=True).stdout.strip()
@@ -22,6 +22,6 @@ def serving(home: Path, *arguments: str) -> Iterator[tuple[Served, dict[str, str
         subprocess.run(command(home, "down"), env=environment(), check=True, capture_output=True)
 
 
-def states(served: Served, token: str, label: str) -> list[str]:
+def states(served: ServeProcess, token: str, label: str) -> list[str]:
     _, found = served.ask("GET", f"/v1/runs/{label}", headers={"authorization": f"Bearer {token}"})
     return [one["state"] for one in found["instances"]]

@@ -37,7 +37,7 @@ PASSED_ON = ("HOME", "LANG", "TMPDIR")  # a job has no variables of the test, le
 
 
 @dataclass(frozen=True)
-class Ran:
+class StepResult:
     """What came of the action. `log` is as people see it: masked from the line on that says so."""
 
     code: int
@@ -55,7 +55,7 @@ class Ran:
 
 
 @dataclass
-class Step:
+class ActionStep:
     """A step that runs."""
 
     process: subprocess.Popen[bytes]
@@ -74,7 +74,7 @@ class Step:
     def log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
 
-    def cancel(self, then: Callable[[], object] = lambda: None) -> Ran:
+    def cancel(self, then: Callable[[], object] = lambda: None) -> StepResult:
         """As the runner does, and `then` this as soon as it is told; `seconds` is how long it took from that signal, or
         would have taken on a machine that is not busy."""
         clock = UnhurriedClock()
@@ -86,11 +86,11 @@ class Step:
                 self.process.kill()
         return self._ran(clock.seconds)
 
-    def end(self) -> Ran:
+    def end(self) -> StepResult:
         """Wait for it."""
         return self._ran()
 
-    def _ran(self, seconds: float = 0.0) -> Ran:
+    def _ran(self, seconds: float = 0.0) -> StepResult:
         try:
             code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -100,7 +100,7 @@ class Step:
         context = {f"steps.bullpen.outputs.{name}": value for name, value in step.items()}
         outputs = {name: _evaluated(one["value"], context) for name, one in self.declared["outputs"].items()}
         summary = (self.folder / "summary").read_text()
-        return Ran(code, _masked(self.log()), outputs, summary, seconds, self.unexpected)
+        return StepResult(code, _masked(self.log()), outputs, summary, seconds, self.unexpected)
 
 
 @cache
@@ -115,7 +115,7 @@ def start_action(
     environment: Mapping[str, str],
     folder: Path,
     checkout: Mapping[str, str] = MappingProxyType({}),
-) -> Step:
+) -> ActionStep:
     """Start the action's step in a fresh folder below `folder`, as a job of run 4711 of acme/widgets would whose
     workflow has checked out these files."""
     declared = manifest()
@@ -141,10 +141,10 @@ def start_action(
             stderr=subprocess.STDOUT,
         )
     unexpected = tuple(name for name in inputs if name not in declared["inputs"])
-    return Step(process, place, unexpected, declared)
+    return ActionStep(process, place, unexpected, declared)
 
 
-def run_action(inputs: Mapping[str, str], environment: Mapping[str, str], folder: Path) -> Ran:
+def run_action(inputs: Mapping[str, str], environment: Mapping[str, str], folder: Path) -> StepResult:
     """Execute the action and wait for it."""
     return start_action(inputs, environment, folder).end()
 

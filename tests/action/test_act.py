@@ -16,7 +16,7 @@ import pytest
 from action.act_runs import WorkflowRun, run_workflow
 from action.operated_server import serving
 from action.steps import manifest
-from server.served import Served
+from server.served import ServeProcess
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +116,7 @@ class Workplace:
 
     act: Path
     folder: Path
-    served: Served
+    served: ServeProcess
     token: str
 
     def run(self, workflow: str, run: str) -> Story:

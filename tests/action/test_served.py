@@ -16,20 +16,20 @@ from action.steps import run_action, start_action
 from bullpen.action.cancellation import SETTLES
 from fakes.github.hub import FakeGithub, JobSpec
 from made_tokens import make_token
-from server.served import PATIENCE, Served, a_server
+from server.served import PATIENCE, ServeProcess, a_server
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, dict[str, str]]]:
+def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServeProcess, dict[str, str]]]:
     """One with room for four machines, for tests that leave it as it was."""
     with serving(tmp_path_factory.mktemp("operated") / "home", "--set", "local.capacity=4") as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, dict[str, str]]]:
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServeProcess, dict[str, str]]]:
     """One whose machines take a minute to boot."""
     with serving(tmp_path_factory.mktemp("slow") / "home", "--set", "agent.pre-runner-script=sleep 60") as found:
         yield found
@@ -43,7 +43,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def test_a_token_of_an_operator_allows_provision_and_release(
-    operated: tuple[Served, dict[str, str]], tmp_path: Path
+    operated: tuple[ServeProcess, dict[str, str]], tmp_path: Path
 ) -> None:
     served, where = operated
     ran = run_action({"mode": "provision", **where, "instance-count": "2"}, {}, tmp_path)
@@ -61,7 +61,7 @@ def test_a_token_of_an_operator_allows_provision_and_release(
 
 
 def test_a_failed_provision_reports_the_outcome_of_every_instance(
-    operated: tuple[Served, dict[str, str]], tmp_path: Path
+    operated: tuple[ServeProcess, dict[str, str]], tmp_path: Path
 ) -> None:
     _, where = operated
     ran = run_action({"mode": "provision", **where, "instance-count": "5"}, {"GITHUB_RUN_ID": "4713"}, tmp_path)
@@ -73,7 +73,7 @@ def test_a_failed_provision_reports_the_outcome_of_every_instance(
 
 
 def test_a_cancelled_step_cancels_the_operation_and_reports_its_end(
-    slow: tuple[Served, dict[str, str]], tmp_path: Path
+    slow: tuple[ServeProcess, dict[str, str]], tmp_path: Path
 ) -> None:
     served, where = slow
     step = start_action({"mode": "provision", **where, "instance-count": "2"}, {}, tmp_path)
@@ -90,7 +90,7 @@ def test_a_cancelled_step_cancels_the_operation_and_reports_its_end(
 
 
 def test_a_cancelled_step_ends_in_time_even_if_the_server_does_not_answer(
-    slow: tuple[Served, dict[str, str]], tmp_path: Path
+    slow: tuple[ServeProcess, dict[str, str]], tmp_path: Path
 ) -> None:
     served, where = slow
     step = start_action({"mode": "provision", **where}, {"GITHUB_RUN_ID": "4712"}, tmp_path)
@@ -121,7 +121,7 @@ def test_missing_inputs_are_named_before_any_request_to_the_server(
 
 
 def test_a_token_that_the_server_does_not_know_is_refused(
-    operated: tuple[Served, dict[str, str]], tmp_path: Path
+    operated: tuple[ServeProcess, dict[str, str]], tmp_path: Path
 ) -> None:
     _, where = operated
     ran = run_action({"mode": "provision", **where, "server-token": "bp_not_a_token"}, {}, tmp_path)
@@ -132,7 +132,7 @@ def test_a_token_that_the_server_does_not_know_is_refused(
 
 
 @contextmanager
-def serving_github(github: FakeGithub, home: Path) -> Iterator[Served]:
+def serving_github(github: FakeGithub, home: Path) -> Iterator[ServeProcess]:
     said = {
         "engines.ci": "github",
         "github.scope": "acme/widgets",

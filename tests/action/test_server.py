@@ -15,7 +15,7 @@ import pytest
 
 from action.answering import OPERATION, PROGRESS, Answer, answering
 from action.asking import JOB
-from action.steps import PATIENCE, Ran, run_action, start_action
+from action.steps import PATIENCE, StepResult, run_action, start_action
 from bullpen.action import serve_client, via_server
 from bullpen.action.cancellation import Stopping
 from bullpen.action.http import NoAnswer, exchange
@@ -34,7 +34,7 @@ MET: dict[str, Any] = {
 }
 
 
-def provisioned(url: str, folder: Path, **inputs: str) -> Ran:
+def provisioned(url: str, folder: Path, **inputs: str) -> StepResult:
     return run_action({"mode": "provision", "server": url, "server-token": "bp_operator", **inputs}, {}, folder)
 
 

@@ -21,7 +21,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StoreAnswer:
     """`hangs_up`: the request is read, and the connection closed without a word."""
 
     status: int = 200
@@ -36,14 +36,14 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Service:
+class AnsweringService:
     url: str
     asked: list[Asked] = field(default_factory=list)
     connections: int = 0
 
 
 @contextmanager
-def answering(answer: Callable[[Asked], Answer]) -> Iterator[Service]:
+def answering(answer: Callable[[Asked], StoreAnswer]) -> Iterator[AnsweringService]:
     """Serve until the end of the block; `answer` is called for each request."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -77,7 +77,7 @@ def answering(answer: Callable[[Asked], Answer]) -> Iterator[Service]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         server.block_on_close = False
-        service = Service(f"http://127.0.0.1:{server.server_address[1]}")
+        service = AnsweringService(f"http://127.0.0.1:{server.server_address[1]}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield service

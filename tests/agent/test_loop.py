@@ -27,7 +27,7 @@ from bullpen.model.limits import REASON_LENGTH
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.ports import Registration
-from real_machines import Pool, a_pool, with_script
+from real_machines import RealPool, a_pool, with_script
 
 pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
 
@@ -46,7 +46,7 @@ os.wait()
 WAITS = ("sh", "-c", "exec sleep 600")
 
 
-async def a_daemon(pool: Pool, run_id: str, note: Path) -> ProcessIdentity:
+async def a_daemon(pool: RealPool, run_id: str, note: Path) -> ProcessIdentity:
     """Let a job leave a double-forked process behind that has wiped its environment and cut every tie."""
     job = await pool.run_job(run_id, sys.executable, "-c", DOUBLE_FORK, str(note))
     assert job.exit_code == 0

@@ -11,7 +11,7 @@ import pytest
 from bullpen.config import Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY
-from command_line import CommandLine, Ran
+from command_line import CommandLine, CommandResult
 from fakes.aws_fixtures import MakeSettings
 from fakes.ec2.control import Control
 from fakes.ec2.ground import AMAZON_LINUX, PROFILE, SECOND_SUBNET, SUBNETS
@@ -83,7 +83,7 @@ def founded(account: Account) -> Account:
     return account
 
 
-def assert_refused(ran: Ran, code: int, *words: str) -> None:
+def assert_refused(ran: CommandResult, code: int, *words: str) -> None:
     assert ran.code == code, ran.err
     told = ran.err.rpartition("bullpen: error:")[2]
     assert "Traceback" not in ran.err

@@ -15,9 +15,9 @@ import pytest
 
 from bullpen.auth.tokens import Scope
 from bullpen.model.job import FINISHED
-from command_line import CommandLine, Ran
+from command_line import CommandLine, CommandResult
 from made_tokens import make_token
-from server.served import PATIENCE, PROGRAM, Served, a_server, environment
+from server.served import PATIENCE, PROGRAM, ServeProcess, a_server, environment
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(home: Path) -> Iterator[Served]:
+def served(home: Path) -> Iterator[ServeProcess]:
     with a_server(home) as served:
         yield served
 
@@ -111,7 +111,7 @@ def told(bullpen: CommandLine, *where: str) -> list[tuple[str, int, Any, str]]:
 
 
 def test_the_same_lines_have_the_same_answers_on_a_home_and_on_a_server(
-    bullpen: CommandLine, tmp_path: Path, served: Served
+    bullpen: CommandLine, tmp_path: Path, served: ServeProcess
 ) -> None:
     local = told(bullpen, "--home", str(tmp_path / "local"))
     remote = told(bullpen, "--server", served.url)
@@ -122,7 +122,7 @@ def test_the_same_lines_have_the_same_answers_on_a_home_and_on_a_server(
     assert str(FINISHED) in json.dumps(local[-len(STORY) + 4][2])
 
 
-def refused(ran: Ran, code: int = 2) -> str:
+def refused(ran: CommandResult, code: int = 2) -> str:
     assert ran.code == code, ran
     assert "Traceback" not in ran.err
     assert re.search(r"^  → \S", ran.err, re.M), ran.err
@@ -167,7 +167,7 @@ def test_a_home_on_the_command_line_wins_over_the_variable_of_the_server(
 
 
 def test_a_server_of_the_environment_and_an_option_after_the_command_are_used(
-    bullpen: CommandLine, served: Served, monkeypatch: pytest.MonkeyPatch
+    bullpen: CommandLine, served: ServeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert bullpen("status", "--json", "--server", served.url).answer["location"] == served.url
     monkeypatch.setenv("BULLPEN_SERVER", served.url)
@@ -236,7 +236,7 @@ def test_the_missing_extra_prints_its_command(bullpen: CommandLine, monkeypatch:
 
 
 def test_a_run_on_a_server_follows_its_jobs_tries_again_and_gives_the_runners_back(
-    bullpen: CommandLine, served: Served, tmp_path: Path
+    bullpen: CommandLine, served: ServeProcess, tmp_path: Path
 ) -> None:
     script = f"echo on {{index}}; if mkdir {tmp_path}/tried-{{index}} 2>/dev/null; then exit 3; fi"
     line = ("run", "--no-sync", "--count", "2", "--retries", "1", "--run-id", "r-1")
@@ -251,7 +251,9 @@ def test_a_run_on_a_server_follows_its_jobs_tries_again_and_gives_the_runners_ba
     assert bullpen("--server", served.url, "status", "--json").answer["runs"] == []
 
 
-def test_a_second_try_on_a_server_goes_to_another_runner_that_is_free(bullpen: CommandLine, served: Served) -> None:
+def test_a_second_try_on_a_server_goes_to_another_runner_that_is_free(
+    bullpen: CommandLine, served: ServeProcess
+) -> None:
     script = "echo $BULLPEN_INSTANCE; test {index} = 1 || { sleep 2; exit 3; }"
     line = ("--server", served.url, "run", "--no-sync", "--count", "2", "--retries", "1", "--", "sh", "-c", script)
     for _ in range(2):
@@ -261,14 +263,14 @@ def test_a_second_try_on_a_server_goes_to_another_runner_that_is_free(bullpen: C
         assert first != second
 
 
-def test_a_run_on_a_server_that_fails_fast_cancels_the_others(bullpen: CommandLine, served: Served) -> None:
+def test_a_run_on_a_server_that_fails_fast_cancels_the_others(bullpen: CommandLine, served: ServeProcess) -> None:
     script = "test {index} = 0 && exit 4; sleep 600"
     ran = bullpen("--server", served.url, "run", "--no-sync", "--count", "2", "--fail-fast", "--", "sh", "-c", script)
     assert ran.code == 4, ran
     assert "cancelled because job-0 failed" in ran.out
 
 
-def test_an_interrupted_run_on_a_server_cancels_its_jobs_and_gives_the_runners_back(served: Served) -> None:
+def test_an_interrupted_run_on_a_server_cancels_its_jobs_and_gives_the_runners_back(served: ServeProcess) -> None:
     line = ["--server", served.url, "run", "--no-sync", "--count", "1", "--run-id", "r-3", "--", "sh", "-c"]
     command = [sys.executable, "-c", PROGRAM, *line, "echo started; sleep 600"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
@@ -281,7 +283,7 @@ def test_an_interrupted_run_on_a_server_cancels_its_jobs_and_gives_the_runners_b
     assert [one["result"] for one in served.ask("GET", "/v1/jobs?runId=r-3")[1]["jobs"]] == ["cancelled"]
 
 
-def test_a_run_on_a_server_replaces_a_lost_runner(served: Served, tmp_path: Path) -> None:
+def test_a_run_on_a_server_replaces_a_lost_runner(served: ServeProcess, tmp_path: Path) -> None:
     """The job kills its own machine in its first attempt, and ends in its second."""
     script = f"if mkdir {tmp_path}/killed 2>/dev/null; then kill -9 $PPID; sleep 600; fi; echo survived"
     line = ["--server", served.url, "run", "--no-sync", "--count", "1", "--", "sh", "-c", script]

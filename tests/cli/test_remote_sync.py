@@ -24,7 +24,7 @@ from bullpen.sources import Sent, find_work_tree, send
 from client.stand_ins import OURS, answering
 from command_line import CommandLine
 from made_tokens import make_token
-from server.served import Served, a_server
+from server.served import ServeProcess, a_server
 from sources.trees import PROJECT, a_project, content_of, write
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ class Traffic:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path) -> Iterator[ServeProcess]:
     with a_server(tmp_path / "served" / "home") as served:
         yield served
 
@@ -80,7 +80,7 @@ def lines_of(out: str, job: str) -> list[str]:
 
 
 def test_jobs_on_a_server_find_the_files_leave_some_and_a_second_run_sends_only_what_changed(
-    bullpen: CommandLine, served: Served, project: Path, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+    bullpen: CommandLine, served: ServeProcess, project: Path, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(project, {"large": os.urandom(LARGE), ".bullpen/secrets/key": "secret"})
     monkeypatch.chdir(project)
@@ -126,7 +126,7 @@ def test_jobs_do_not_find_the_token_with_which_they_were_sent(
 
 
 def test_a_tree_that_cannot_be_sent_acquires_no_runner(
-    bullpen: CommandLine, served: Served, project: Path, traffic: Traffic
+    bullpen: CommandLine, served: ServeProcess, project: Path, traffic: Traffic
 ) -> None:
     (project / "out").symlink_to("/etc/passwd")
     ran = bullpen("--server", served.url, "run", "--count", "1", "--sync", str(project), "--", "true")
@@ -179,7 +179,7 @@ def test_a_server_without_a_store_for_files_says_so_before_anything_is_acquired(
 
 
 def test_an_upload_that_was_cut_goes_on_where_it_was_in_another_process(
-    served: Served, project: Path, traffic: Traffic, tmp_path: Path
+    served: ServeProcess, project: Path, traffic: Traffic, tmp_path: Path
 ) -> None:
     write(project, {"large": os.urandom(LARGE)})
     stop = asyncio.Event()
@@ -205,7 +205,7 @@ def test_an_upload_that_was_cut_goes_on_where_it_was_in_another_process(
 
 
 def test_a_piece_whose_answer_was_lost_is_sent_again_and_counts_once(
-    served: Served, project: Path, traffic: Traffic, tmp_path: Path
+    served: ServeProcess, project: Path, traffic: Traffic, tmp_path: Path
 ) -> None:
     write(project, {"large": os.urandom(LARGE)})
     traffic.lost_answers = 2
@@ -218,7 +218,7 @@ def test_a_piece_whose_answer_was_lost_is_sent_again_and_counts_once(
 
 
 def test_a_pack_that_the_server_lost_in_the_middle_is_sent_again(
-    served: Served, project: Path, traffic: Traffic, tmp_path: Path
+    served: ServeProcess, project: Path, traffic: Traffic, tmp_path: Path
 ) -> None:
     """As when its disk was cleaned up: what comes next is a gap."""
     write(project, {"large": os.urandom(LARGE)})
@@ -244,7 +244,7 @@ def test_a_pack_that_the_server_lost_in_the_middle_is_sent_again(
 
 
 def test_what_a_killed_client_left_in_the_cache_is_removed_after_a_day(
-    bullpen: CommandLine, served: Served, project: Path
+    bullpen: CommandLine, served: ServeProcess, project: Path
 ) -> None:
     cache = project.parent / "cache" / "bullpen" / "sources"
     for name, age in (("packing-old", 2), ("packing-new", 0)):
@@ -256,7 +256,7 @@ def test_what_a_killed_client_left_in_the_cache_is_removed_after_a_day(
 
 
 async def sent_through(
-    served: Served,
+    served: ServeProcess,
     root: Path,
     folder: Path,
     kind: type[ServerStore] = ServerStore,

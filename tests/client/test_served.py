@@ -22,7 +22,7 @@ from bullpen.model.job import Result
 from bullpen.schema.event import EventKind
 from bullpen.schema.operation import OperationKind, OperationState, ProgressAnswer
 from made_tokens import make_token
-from server.served import Served, a_server, end_pool, environment
+from server.served import ServeProcess, a_server, end_pool, environment
 
 pytestmark = pytest.mark.slow
 
@@ -39,14 +39,14 @@ def tokens(home: Path) -> dict[Scope, str]:
 
 
 @pytest.fixture(scope="module")
-def served(home: Path, tokens: dict[Scope, str]) -> Iterator[Served]:
+def served(home: Path, tokens: dict[Scope, str]) -> Iterator[ServeProcess]:
     with a_server(home, "--set", "limits.max-count=5") as served:
         yield served
     end_pool(home)
 
 
 @pytest.fixture
-def client(served: Served, tokens: dict[Scope, str]) -> Iterator[Client]:
+def client(served: ServeProcess, tokens: dict[Scope, str]) -> Iterator[Client]:
     with Client(served.url, token=tokens[Scope.OPERATE]) as client:
         yield client
 
@@ -79,7 +79,7 @@ def test_a_run_from_its_provision_to_its_release(client: Client) -> None:
     assert len(client.release("sync-1").offered) == 2
 
 
-def test_the_asynchronous_client_does_the_same(served: Served, tokens: dict[Scope, str]) -> None:
+def test_the_asynchronous_client_does_the_same(served: ServeProcess, tokens: dict[Scope, str]) -> None:
     async def story() -> tuple[list[str], int]:
         async with AsyncClient(served.url, token=tokens[Scope.OPERATE]) as client:
             await client.provision("async-1", ProvisionRun(count=1))
@@ -158,7 +158,7 @@ def test_what_the_server_refuses_names_the_field(client: Client) -> None:
 
 
 def test_a_token_of_a_lower_scope_is_refused_with_the_scope_that_is_needed(
-    served: Served, tokens: dict[Scope, str]
+    served: ServeProcess, tokens: dict[Scope, str]
 ) -> None:
     with Client(served.url, token=tokens[Scope.READ]) as client:
         assert client.status().pools
@@ -169,7 +169,7 @@ def test_a_token_of_a_lower_scope_is_refused_with_the_scope_that_is_needed(
 
 
 @pytest.mark.parametrize(("token", "says"), [("", "a token is needed"), ("bp_wrong", "wrong, expired or revoked")])
-def test_a_missing_or_wrong_token_is_refused_with_a_remedy(served: Served, token: str, says: str) -> None:
+def test_a_missing_or_wrong_token_is_refused_with_a_remedy(served: ServeProcess, token: str, says: str) -> None:
     with Client(served.url, token=token) as client, pytest.raises(PermissionDenied, match=says) as caught:
         client.status()
     assert caught.value.code == "unauthenticated"

@@ -19,7 +19,7 @@ from bullpen.engines.system import SystemClock
 from bullpen.ports import JitConfiguration, ScaleSets
 from bullpen.wiring import on_github
 from engines.github.places import settings_of
-from fakes.github.acting import Listener, caller
+from fakes.github.acting import RunnerSide, caller
 from fakes.github.hub import FakeGithub, JobSpec
 from fakes.scale_sets.emulator import Emulator
 
@@ -104,7 +104,7 @@ class GithubWorld:
     sets: ScaleSets
     hub: FakeGithub
     api: httpx.Client
-    runners: dict[int, tuple[Listener, dict[str, Any]]] = field(default_factory=dict)  # by the job that they have
+    runners: dict[int, tuple[RunnerSide, dict[str, Any]]] = field(default_factory=dict)  # by the job that they have
 
     async def queue(self, set_id: int, label: str, count: int = 1) -> list[Any]:
         run = self.hub.start_run("acme/widgets", [JobSpec(f"job-{n}", (label,)) for n in range(count)])
@@ -114,7 +114,7 @@ class GithubWorld:
         assert await self.take(configured)
 
     async def take(self, configured: JitConfiguration) -> bool:
-        listener = Listener.of_jit(self.api, self.hub, configured.encoded)
+        listener = RunnerSide.of_jit(self.api, self.hub, configured.encoded)
         assert listener.listen().status_code == 200
         if not (given := listener.next()):
             return False
@@ -147,7 +147,7 @@ class GithubWorld:
 
 
 @dataclass
-class EmulatedWorld:
+class EmulatedSets:
     sets: ScaleSets
     emulator: Emulator
 
@@ -188,7 +188,7 @@ async def github_world(github: FakeGithub, *, enterprise: bool = False) -> Async
 
 
 @asynccontextmanager
-async def emulated_world(emulator: Emulator) -> AsyncIterator[EmulatedWorld]:
+async def emulated_world(emulator: Emulator) -> AsyncIterator[EmulatedSets]:
     client = GithubClient(Github(scope="acme", url=emulator.url, token=emulator.token), SystemClock())
-    yield EmulatedWorld(GithubScaleSets(client, SystemClock()), emulator)
+    yield EmulatedSets(GithubScaleSets(client, SystemClock()), emulator)
     await client.aclose()

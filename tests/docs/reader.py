@@ -14,7 +14,7 @@ from pathlib import Path
 
 from free_ports import a_free_port
 from scenario.commands import Command, Ran, Starter
-from walkthroughs import Shown, Step, normal
+from walkthroughs import PageStep, Shown, normal
 
 PATIENCE = 180.0  # seconds; what is waited for takes a few at most
 LONGEST_PAUSE = 2.0  # seconds between two questions
@@ -120,7 +120,7 @@ class Reader:
         self._names: dict[str, str] = {}  # of the page → of this pool
         self._places: dict[str, Place] = {}
 
-    def follow(self, step: Step) -> None:
+    def follow(self, step: PageStep) -> None:
         """AssertionError if a command prints something else than the page shows."""
         for shown in step.commands:
             printed, ran = self.type(shown, step.about)
@@ -131,7 +131,7 @@ class Reader:
         if not step.commands:
             self.prepare(step)
 
-    def prepare(self, step: Step) -> None:
+    def prepare(self, step: PageStep) -> None:
         """Do what stands between two blocks of commands."""
         if step.mark == "meanwhile":
             self.meanwhile[step.about]()

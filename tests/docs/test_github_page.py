@@ -29,7 +29,7 @@ from fakes.github.state import Run
 from scenario import processes
 from scenario.commands import Starter
 from users import lent
-from walkthroughs import ROOT, Step, steps
+from walkthroughs import ROOT, PageStep, steps
 
 PAGE = "docs/github.md"
 VERSION = "2.336.0"
@@ -99,7 +99,7 @@ class PageReader(Reader):
         self.meanwhile = {what: partial(happens, self) for what, happens in MEANWHILE.items()}
         self._workflows: dict[str, dict[str, Any]] = {}  # the first of run labels, and that of a scale set
 
-    def prepare(self, step: Step) -> None:
+    def prepare(self, step: PageStep) -> None:
         if step.mark == "workflow":
             self._workflows.setdefault(step.about, yaml.safe_load(self.here(step.text)))
         else:

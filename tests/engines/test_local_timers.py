@@ -17,7 +17,7 @@ from bullpen.host.processes import ProcessIdentity
 from bullpen.model.fleet import LaunchedMachine
 from bullpen.model.ticket import UsageClass
 from engines.test_local_users import with_users
-from real_machines import Pool, a_plan
+from real_machines import RealPool, a_plan
 
 pytestmark = [
     pytest.mark.real_loop,
@@ -33,7 +33,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def a_dead_machine(pool: Pool, user: str) -> str:
+async def a_dead_machine(pool: RealPool, user: str) -> str:
     """It has been launched, and nothing of it runs."""
     machine = LaunchedMachine("i-00000000000000aa", "local.small", UsageClass.ON_DEMAND, 1, 1024)
     at = pool.clock.now() - LAUNCH_LASTS - timedelta(seconds=1)

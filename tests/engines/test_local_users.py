@@ -22,7 +22,7 @@ from bullpen.engines.local import machines, users
 from bullpen.engines.local.launch import end
 from bullpen.host.processes import ProcessIdentity, descendants, name_of
 from bullpen.model.signal import Kind
-from real_machines import Pool, a_plan, a_pool, quick_settings
+from real_machines import RealPool, a_plan, a_pool, quick_settings
 from users import lent
 
 pytestmark = [
@@ -33,13 +33,13 @@ pytestmark = [
 
 
 @asynccontextmanager
-async def with_users(count: int) -> AsyncIterator[tuple[Pool, tuple[str, ...]]]:
+async def with_users(count: int) -> AsyncIterator[tuple[RealPool, tuple[str, ...]]]:
     with lent(count) as names, a_ground() as ground:
         async with a_pool(ground / "home", quick_settings(local=Local(runner_users=names))) as pool:
             yield pool, names
 
 
-async def user_of(pool: Pool, instance_id: str) -> str:
+async def user_of(pool: RealPool, instance_id: str) -> str:
     (line,) = await pool.database.read(lambda snapshot: machines.of_ids(snapshot, [instance_id]))
     return line.user
 

@@ -38,7 +38,7 @@ class SimulatorMissing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AwsRequest:
     """A request to AWS. `context` are its condition keys."""
 
     action: str
@@ -46,10 +46,10 @@ class Request:
     context: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
 
-Judge = Callable[[Mapping[str, Any], Sequence[Request], str], list[bool]]
+Judge = Callable[[Mapping[str, Any], Sequence[AwsRequest], str], list[bool]]
 
 
-def allowed(policy: Mapping[str, Any], requests: Sequence[Request], principal: str) -> list[bool]:
+def allowed(policy: Mapping[str, Any], requests: Sequence[AwsRequest], principal: str) -> list[bool]:
     """Whether the policy, attached to the principal, allows each request. AssertionError for a question that AWS does
     not know: an action on a resource that it is not done to, or a condition key that the action does not have."""
     account = principal.split(":")[4]

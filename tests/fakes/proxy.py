@@ -35,7 +35,7 @@ JSON = {"Content-Type": "application/x-amz-json-1.0"}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProxiedCall:
     """A request, as far as it tells whose it is. `service` is the name that signs it: dynamodb, sqs, ec2, sts."""
 
     service: str
@@ -44,20 +44,20 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProxiedAnswer:
     status: int
     headers: dict[str, str]
     body: bytes
 
 
-Forward = Callable[[bytes], Awaitable[Answer]]
+Forward = Callable[[bytes], Awaitable[ProxiedAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """The connection is closed before anything happened."""
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         return None
 
 
@@ -65,7 +65,7 @@ class Refuse:
 class Drop:
     """The engine does what it is asked; the connection is closed before its answer."""
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         await forward(call.body)
         return None
 
@@ -78,19 +78,19 @@ class Failure:
     status: int = 400
     message: str = "injected"
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         error = f"<Error><Code>{escape(self.code)}</Code><Message>{escape(self.message)}</Message></Error>"
         match call.service:
             case "dynamodb" | "sqs":
                 fault = "Sender" if self.status < 500 else "Receiver"
                 headers = {**JSON, "x-amzn-query-error": f"{self.code};{fault}"} if call.service == "sqs" else JSON
                 fields = {"__type": f"com.amazonaws.{call.service}#{self.code.split('.')[-1]}", "message": self.message}
-                return Answer(self.status, headers, json.dumps(fields).encode())
+                return ProxiedAnswer(self.status, headers, json.dumps(fields).encode())
             case "ec2":
                 text = f"<Response><Errors>{error}</Errors></Response>"
             case _:
                 text = f"<ErrorResponse>{error}</ErrorResponse>"
-        return Answer(self.status, {"Content-Type": "text/xml"}, text.encode())
+        return ProxiedAnswer(self.status, {"Content-Type": "text/xml"}, text.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class LeaveOut:
     code: str = "InternalError"
     senders_fault: bool = False
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         asked = json.loads(call.body)
         parts = self._parts(asked)
         kept, left = parts[: -self.count], parts[-self.count :]
@@ -121,7 +121,7 @@ class LeaveOut:
             error = {"Code": self.code, "Message": "injected", "SenderFault": self.senders_fault}
             failed = [*found.get("Failed", ()), *({"Id": entry["Id"], **error} for entry in left)]
             found = {"Successful": [], **found, "Failed": failed}
-        return Answer(200, headers, json.dumps(found).encode())
+        return ProxiedAnswer(200, headers, json.dumps(found).encode())
 
     @staticmethod
     def _parts(asked: dict[str, Any]) -> list[Any]:
@@ -131,7 +131,7 @@ class LeaveOut:
         return asked["Entries"]  # type: ignore[no-any-return]
 
 
-Fault = Callable[[Call, Forward], Awaitable[Answer | None]]
+Fault = Callable[[ProxiedCall, Forward], Awaitable[ProxiedAnswer | None]]
 
 
 @dataclass(slots=True)
@@ -190,12 +190,12 @@ class Proxy:
         if self.latency:
             await asyncio.sleep(self.latency)
 
-        async def forward(body: bytes) -> Answer:
+        async def forward(body: bytes) -> ProxiedAnswer:
             headers = {name: text for name, text in request.headers.items() if name.lower() not in NOT_PASSED_ON}
             url = f"{self.target}{request.raw_path}"
             async with self._session.request(request.method, url, headers=headers, data=body) as answer:
                 kept = {name: text for name, text in answer.headers.items() if name.lower() not in NOT_PASSED_ON}
-                return Answer(answer.status, kept, await answer.read())
+                return ProxiedAnswer(answer.status, kept, await answer.read())
 
         struck = [rule.fault for rule in self._rules if rule.strikes(call.operation)]
         try:
@@ -230,7 +230,7 @@ def proxy_in_thread(target: str, latency: float = 0.0) -> Iterator[Proxy]:
         thread.join()
 
 
-def _call(request: web.BaseRequest, body: bytes) -> Call:
+def _call(request: web.BaseRequest, body: bytes) -> ProxiedCall:
     """Whose request it is: the service is named by the signature, the operation by a header or by the form."""
     target = request.headers.get("X-Amz-Target", "")
     scope = request.headers.get("Authorization", "").partition("Credential=")[2].partition(",")[0].split("/")
@@ -238,5 +238,5 @@ def _call(request: web.BaseRequest, body: bytes) -> Call:
         scope[-2] if len(scope) >= 2 else {"DynamoDB": "dynamodb", "AmazonSQS": "sqs"}.get(target.split("_")[0], "")
     )
     if target:
-        return Call(service, target.partition(".")[2], body)
-    return Call(service, "".join(parse_qs(body.decode(errors="replace")).get("Action", [request.path])), body)
+        return ProxiedCall(service, target.partition(".")[2], body)
+    return ProxiedCall(service, "".join(parse_qs(body.decode(errors="replace")).get("Action", [request.path])), body)

@@ -22,7 +22,7 @@ from bullpen.sim.world import World
 from fixtures import records
 from scale_sets.fixtures import a_set_world, hub_of, members, push, serve, set_of, settings_of, until_done
 from scale_sets.outage import Outage
-from scale_sets.watched import Watched
+from scale_sets.watched import WatchedRuns
 
 pytestmark = pytest.mark.slow
 
@@ -177,7 +177,7 @@ class History:
 async def test_every_job_runs_once_and_nothing_stays_registered(mix: Mix, seed: int) -> None:
     settings = settings_of(idle_target=5, min=mix.min, max=mix.max)
     async with a_set_world(settings, seed=seed, rates=mix.rates, index_lag=mix.index_lag) as world:
-        hub, watched = hub_of(world), Watched(world)
+        hub, watched = hub_of(world), WatchedRuns(world)
         hub.sets.troubles, hub.sets.frees_on_close = TROUBLES, mix.frees_on_close
         history = History(world, mix, seed)
         await history.play()

@@ -14,7 +14,7 @@ from bullpen.sim.loop import virtual_run
 from bullpen.sim.world import World
 from fixtures import records, with_pool
 from scale_sets.fixtures import a_set_world, hub_of, push, session, set_of, settings_of, until_done
-from scale_sets.watched import Watched
+from scale_sets.watched import WatchedRuns
 
 PARTS = 4
 LASTS = 4.0  # seconds of a job
@@ -58,7 +58,7 @@ def leftovers(world: World) -> list[str]:
 async def history(world: World, die_at: int) -> set[str]:
     """A set without members gets two jobs, and then a third, while its holder dies; returns the steps that the holder
     took, if it survives."""
-    watched = Watched(world)
+    watched = WatchedRuns(world)
     victim, _ = world.start("web-1", lambda ports: holds(world, ports))
     victim.die_at = die_at
     world.agents["web-1"] = victim  # ends with the world

@@ -12,7 +12,7 @@ from fixtures import faults, records, with_pool
 from scale_sets.fixtures import SET, a_set_world, members, push, serve, session, settings_of
 from scale_sets.test_claims import a_supplier
 from scale_sets.test_listener import LEASE, taken
-from scale_sets.watched import Watched
+from scale_sets.watched import WatchedRuns
 from set_builders import claim_for
 
 DOMAIN = "acme/widgets"  # of the set
@@ -49,7 +49,7 @@ async def test_a_member_that_is_not_listed_yet_counts() -> None:
     async with a_set_world(settings_of(max=1)) as world:
         await with_pool(world, 3, trust_domain=DOMAIN)
         lists_lag(world)
-        watched = Watched(world)
+        watched = WatchedRuns(world)
         serve(world)
         push(world, jobs=3, lasts=LONG)
         await asyncio.sleep(60)
@@ -60,7 +60,7 @@ async def test_the_next_holder_counts_members_that_are_not_listed_yet() -> None:
     async with a_set_world(settings_of(max=2)) as world:
         await with_pool(world, 4, trust_domain=DOMAIN)
         lists_lag(world)
-        watched = Watched(world)
+        watched = WatchedRuns(world)
         first = serve(world)
         push(world, jobs=4, lasts=LONG)
         await asyncio.sleep(20)

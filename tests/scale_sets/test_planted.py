@@ -53,7 +53,7 @@ from scale_sets.fixtures import (
 )
 from scale_sets.test_listener import taken
 from scale_sets.test_lost import conclusions, dies_on_its_next_job, until_run_again
-from scale_sets.watched import Watched
+from scale_sets.watched import WatchedRuns
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ Scenario = Callable[[], Awaitable[None]] | Callable[[], None]
 
 async def what_is_acknowledged_is_recorded() -> None:
     async with a_set_world(settings_of(idle_target=2)) as world:
-        watched = Watched(world)
+        watched = WatchedRuns(world)
         serve(world)
         await until_done(world, push(world, 2, lasts=5.0), within=120.0)
         assert watched.acknowledged

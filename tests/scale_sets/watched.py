@@ -8,7 +8,7 @@ from bullpen.sim.world import World
 from scale_sets.fixtures import hub_of, members, session
 
 
-class Watched:
+class WatchedRuns:
     """Jobs that began, by run, attempt and name; machines that ended under a job; messages that were acknowledged; the
     largest number of members."""
 

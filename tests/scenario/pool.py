@@ -13,7 +13,7 @@ from typing import Any
 
 from bullpen.engines.sqlite.database import Database
 from bullpen.host.processes import TreeSurvived, end_tree, mark_of
-from real_machines import QueuedJobs
+from real_machines import SubmittedJobs
 from scenario import processes
 from scenario.audit import audit
 from scenario.commands import LOOK_AGAIN, Command, Commands, Ran, Starter
@@ -39,7 +39,7 @@ class Pool(Commands):
 
     async def _submit(self, run_id: str, command: Sequence[str]) -> str:
         async with Database.open(self.home) as database:
-            return await QueuedJobs(database).submit(run_id, command)
+            return await SubmittedJobs(database).submit(run_id, command)
 
     # ------------------------------------------------------------------------------------------------------------ looks
 

@@ -95,7 +95,7 @@ def unsigned(header: dict[str, Any], payload: dict[str, Any], signature: bytes =
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
 
-class Noted(WorkflowController):
+class NotingController(WorkflowController):
     """Serves no run, and remembers which runs were noted."""
 
     def __init__(self, house: House) -> None:
@@ -110,12 +110,12 @@ class Noted(WorkflowController):
 
 
 @dataclass
-class Hub:
+class GuardedService:
     """A guarded service with GitHub as its CI."""
 
     house: House
     issuer: Issuer
-    noted: Noted
+    noted: NotingController
 
     @property
     def now(self) -> float:
@@ -147,10 +147,10 @@ def signature_of(body: bytes, secret: str = SECRET) -> str:
 
 
 @asynccontextmanager
-async def a_hub(home: Path, settings: Settings = SETTINGS) -> AsyncIterator[Hub]:
+async def a_hub(home: Path, settings: Settings = SETTINGS) -> AsyncIterator[GuardedService]:
     issuer = Issuer()
     async with a_house(home, settings=settings) as house:
         house.guard()
         house.context.verifiers = Verifiers(jobs=Identities(settings.github, issuer.fetch), webhooks=webhooks(settings))
-        noted = house.context.service.runs = Noted(house)
-        yield Hub(house, issuer, noted)
+        noted = house.context.service.runs = NotingController(house)
+        yield GuardedService(house, issuer, noted)

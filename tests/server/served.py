@@ -21,7 +21,7 @@ CHECKOUT = (sys.executable, "-c", PROGRAM)
 
 
 @dataclass
-class Served:
+class ServeProcess:
     home: Path
     process: subprocess.Popen[str]
     url: str
@@ -70,7 +70,7 @@ def environment() -> dict[str, str]:
 @contextmanager
 def a_server(
     home: Path, *arguments: str, program: Sequence[str] = CHECKOUT, env: Mapping[str, str] | None = None
-) -> Iterator[Served]:
+) -> Iterator[ServeProcess]:
     """Serve a home until the block ends; the log is `serve.log` beside it."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with open(home.parent / "serve.log", "ab") as log:
@@ -86,7 +86,7 @@ def a_server(
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, (home.parent / "serve.log").read_text()
-        yield Served(home, process, json.loads(line)["url"])
+        yield ServeProcess(home, process, json.loads(line)["url"])
     finally:
         if process.poll() is None:
             process.terminate()

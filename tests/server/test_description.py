@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from server.fixtures import a_house
-from server.served import Served, a_server
+from server.served import ServeProcess, a_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     """Without room for machines: what is provisioned here must not run anywhere."""
     with a_server(tmp_path_factory.mktemp("described") / "home", "--set", "local.capacity=0") as served:
         yield served
@@ -32,7 +32,7 @@ async def test_every_endpoint_is_described(tmp_path: Path) -> None:
         assert [path for path in paths if not path.startswith(("/v1/", "/healthz", "/readyz"))] == []
 
 
-def test_every_request_that_fits_the_description_is_answered_as_described(served: Served) -> None:
+def test_every_request_that_fits_the_description_is_answered_as_described(served: ServeProcess) -> None:
     from server.described import check_described  # here: loading it takes a second, and only this test needs it
 
     checked = check_described(served.url, lambda path: path != "/v1/events")  # a stream does not end

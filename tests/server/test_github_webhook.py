@@ -24,7 +24,7 @@ from bullpen.server.routes.github import LARGEST
 from bullpen.settings.github import covers
 from fakes.github.description import DescriptionMissing, load
 from server.fixtures import a_house
-from server.jobs_of_github import PAT, SECRET, SETTINGS, WEBHOOK, Hub, a_hub, signature_of
+from server.jobs_of_github import PAT, SECRET, SETTINGS, WEBHOOK, GuardedService, a_hub, signature_of
 
 JOB = json.dumps(
     {"action": "completed", "repository": {"full_name": "acme/widgets"}, "workflow_job": {"run_id": 4711}}
@@ -269,7 +269,7 @@ async def test_what_a_caller_says_cannot_forge_a_line_of_the_log(
         assert [one for one in caplog.messages if "\n" in one or "\x85" in one] == []
 
 
-def _rehomed(hub: Hub, repository: str) -> None:
+def _rehomed(hub: GuardedService, repository: str) -> None:
     github = replace(SETTINGS.github, scope=repository)
     hub.house.context.verifiers = Verifiers(webhooks=webhooks(replace(SETTINGS, github=github)))
 

@@ -25,7 +25,18 @@ from bullpen.model.trust import TRUSTED, trust_domain
 from bullpen.server.load_limits import Admission
 from bullpen.server.routes.tokens import LARGEST_EXCHANGE, NO_JOB, SEE_LOG
 from server.fixtures import a_house
-from server.jobs_of_github import EXCHANGE, ISSUER, PAT, SECRET, SETTINGS, Hub, a_hub, claims, private_key, unsigned
+from server.jobs_of_github import (
+    EXCHANGE,
+    ISSUER,
+    PAT,
+    SECRET,
+    SETTINGS,
+    GuardedService,
+    a_hub,
+    claims,
+    private_key,
+    unsigned,
+)
 
 
 def is_refused(answer: httpx.Response) -> bool:
@@ -108,7 +119,7 @@ def test_the_issuer_belongs_to_githubs_address_unless_it_is_set(github: Github, 
 
 # ---- what no job gets anything for
 
-FORGERIES: dict[str, Callable[[Hub], str]] = {
+FORGERIES: dict[str, Callable[[GuardedService], str]] = {
     "signed by another key under a known name": lambda hub: hub.issuer.token(
         hub.now, key="other", headers={"kid": "first"}
     ),
@@ -365,7 +376,7 @@ def _scoped(scope: str) -> Settings:
     return replace(SETTINGS, github=replace(SETTINGS.github, scope=scope))
 
 
-def _signed_with_public_key(hub: Hub) -> str:
+def _signed_with_public_key(hub: GuardedService) -> str:
     """What a library that lets the token choose would accept: everybody has the public key."""
     public = private_key("first").public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     head = unsigned({"alg": "HS256", "kid": "first"}, claims(hub.now)).rpartition(".")[0]
@@ -373,7 +384,7 @@ def _signed_with_public_key(hub: Hub) -> str:
     return f"{head}.{mac}"
 
 
-def _resewn(hub: Hub) -> str:
+def _resewn(hub: GuardedService) -> str:
     header, _, signature = hub.issuer.token(hub.now).split(".")
     payload = hub.issuer.token(hub.now, run_id="4712").split(".")[1]
     return f"{header}.{payload}.{signature}"

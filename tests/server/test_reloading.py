@@ -18,7 +18,7 @@ from bullpen.config import Liveness, Settings
 from bullpen.settings import load
 from bullpen.settings.reloading import Reloader
 from server.fixtures import a_house
-from server.served import PATIENCE, Served, a_server, command, environment
+from server.served import PATIENCE, ServeProcess, a_server, command, environment
 
 LONG = "[liveness]\nmin-lease = 15\ndefault-lease = 333\n"
 
@@ -54,7 +54,7 @@ async def test_status_says_what_needs_a_restart_and_what_was_refused(tmp_path: P
 # ---- as a real process
 
 
-def granted(served: Served, key: str) -> float:
+def granted(served: ServeProcess, key: str) -> float:
     status, answer = served.ask("POST", "/v1/heartbeats", {"workerInstanceKey": key})
     assert status == 200, answer
     return float(answer["grantedLeaseSeconds"])

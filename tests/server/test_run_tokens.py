@@ -21,12 +21,12 @@ from bullpen.provision import Outcome
 from bullpen.schema.operation import OperationKind
 from bullpen.schema.provision import ProvisionAnswer, provision_of
 from server.fixtures import INSTANCE, a_house, keys_of
-from server.jobs_of_github import Hub, a_hub
+from server.jobs_of_github import GuardedService, a_hub
 
 RUN = RunIdentity("acme/widgets", "4711", 2, "acme/widgets")
 
 
-async def provisioned(hub: Hub, label: str, token: str, **body: Any) -> Requirements:
+async def provisioned(hub: GuardedService, label: str, token: str, **body: Any) -> Requirements:
     """What was asked for in the end, while its machines are being waited for."""
     answer = await hub.house.ask("POST", f"/v1/runs/{label}/provision", token, json={"count": 1, **body})
     assert answer.status_code == 202, answer.text

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.github.hub import FakeGithub, JobSpec
 from made_tokens import make_token
-from server.served import Served, a_server
+from server.served import ServeProcess, a_server
 
 SECRET = "a secret of the webhook"
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def served(tmp_path: Path, github: FakeGithub) -> Iterator[Served]:
+def served(tmp_path: Path, github: FakeGithub) -> Iterator[ServeProcess]:
     """Without room for machines: what is provisioned here must not run anywhere."""
     (tmp_path / "webhook-secret").write_text(SECRET)
     said = {
@@ -37,12 +37,16 @@ def served(tmp_path: Path, github: FakeGithub) -> Iterator[Served]:
         yield served
 
 
-def ask(served: Served, method: str, path: str, body: object = None, token: str = "") -> tuple[int, dict[str, Any]]:
+def ask(
+    served: ServeProcess, method: str, path: str, body: object = None, token: str = ""
+) -> tuple[int, dict[str, Any]]:
     headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
     return served.ask(method, path, body, headers)
 
 
-def test_a_webhook_is_accepted_only_with_a_valid_signature(served: Served, github: FakeGithub, tmp_path: Path) -> None:
+def test_a_webhook_is_accepted_only_with_a_valid_signature(
+    served: ServeProcess, github: FakeGithub, tmp_path: Path
+) -> None:
     github.webhook(f"{served.url}/v1/github/webhook", SECRET)
     run = github.start_run("acme/widgets", [JobSpec("build", runs_on=("ubuntu-latest",))])
     github.hosted(run, "build", "success")
@@ -56,7 +60,7 @@ def test_a_webhook_is_accepted_only_with_a_valid_signature(served: Served, githu
 
 
 def test_a_job_exchanges_its_oidc_token_and_provisions_for_its_run(
-    served: Served, github: FakeGithub, tmp_path: Path
+    served: ServeProcess, github: FakeGithub, tmp_path: Path
 ) -> None:
     identity = github.oidc_token(run_id="4711")
     status, answer = ask(served, "POST", "/v1/oidc/token", {"token": identity})
@@ -73,7 +77,7 @@ def test_a_job_exchanges_its_oidc_token_and_provisions_for_its_run(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_githubs_endpoints_answer_every_request_as_described(served: Served) -> None:
+def test_githubs_endpoints_answer_every_request_as_described(served: ServeProcess) -> None:
     from server.described import check_described  # here: loading it takes a second, and only this test needs it
 
     found = check_described(served.url, lambda path: path in ("/v1/github/webhook", "/v1/oidc/token"))

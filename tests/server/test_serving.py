@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from free_ports import a_free_port
-from server.served import PATIENCE, Served, a_server, command, end_pool, environment
+from server.served import PATIENCE, ServeProcess, a_server, command, end_pool, environment
 
 pytestmark = pytest.mark.slow
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def until(look: Callable[[], T | None]) -> T:
     return found
 
 
-def raw(served: Served, *parts: bytes) -> bytes:
+def raw(served: ServeProcess, *parts: bytes) -> bytes:
     """Send bytes as they are, and return everything until the service hangs up."""
     with served.connect() as connection:
         for part in parts:
@@ -47,18 +47,18 @@ def request(path: str, body: bytes, more: str = "") -> bytes:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     with a_server(tmp_path_factory.mktemp("served") / "home") as served:
         yield served
 
 
-def test_the_server_prints_its_address_and_becomes_ready_there(served: Served) -> None:
+def test_the_server_prints_its_address_and_becomes_ready_there(served: ServeProcess) -> None:
     assert served.address[1] != 0
     assert served.ask("GET", "/healthz") == (200, {"alive": True})
     until(lambda: served.ask("GET", "/readyz")[0] == 200)
 
 
-def test_beats_over_one_connection_are_answered_one_after_the_other(served: Served) -> None:
+def test_beats_over_one_connection_are_answered_one_after_the_other(served: ServeProcess) -> None:
     beats = b"".join(
         request("/v1/heartbeats", json.dumps({"workerInstanceKey": "chain", "token": token}).encode(), more)
         for token, more in ((0, ""), (1, ""), (2, "Connection: close\r\n"))
@@ -70,13 +70,13 @@ def test_beats_over_one_connection_are_answered_one_after_the_other(served: Serv
     assert answer.index(b'"token":1') < answer.index(b'"token":2') < answer.index(b'"token":3')
 
 
-def test_a_body_in_pieces_is_put_together(served: Served) -> None:
+def test_a_body_in_pieces_is_put_together(served: ServeProcess) -> None:
     whole = request("/v1/heartbeats", b'{"workerInstanceKey":"slices"}', "Connection: close\r\n")
     assert b'"token":1' in raw(served, whole[:20], whole[20:90], whole[90:])
 
 
 @pytest.mark.parametrize("path", ["/v1/heartbeats", "/v1/jobs"])
-def test_a_body_over_the_limit_is_refused(served: Served, path: str) -> None:
+def test_a_body_over_the_limit_is_refused(served: ServeProcess, path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000000\r\n\r\n"
     with served.connect() as connection:
         connection.sendall(head.encode())
@@ -87,16 +87,16 @@ def test_a_body_over_the_limit_is_refused(served: Served, path: str) -> None:
     assert served.ask("GET", "/healthz")[0] == 200
 
 
-def test_headers_over_the_limit_are_refused(served: Served) -> None:
+def test_headers_over_the_limit_are_refused(served: ServeProcess) -> None:
     answer = raw(served, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 40_000 + b"\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 431")
 
 
-def test_bytes_that_are_not_http_are_refused(served: Served) -> None:
+def test_bytes_that_are_not_http_are_refused(served: ServeProcess) -> None:
     assert raw(served, b"\x16\x03\x01 hello\r\n\r\n").startswith(b"HTTP/1.1 400")
 
 
-def test_a_client_that_sends_its_request_too_slowly_is_refused(served: Served) -> None:
+def test_a_client_that_sends_its_request_too_slowly_is_refused(served: ServeProcess) -> None:
     began = time.monotonic()
     assert raw(served, b"POST /v1/heartbeats HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le").startswith(b"HTTP/1.1 408")
     assert time.monotonic() - began < PATIENCE
@@ -116,7 +116,7 @@ def test_anything_but_loopback_is_refused_without_tokens(tmp_path: Path) -> None
     assert "needs tokens" in ran.stderr
 
 
-def test_a_port_that_is_in_use_is_named_in_the_error(served: Served, tmp_path: Path) -> None:
+def test_a_port_that_is_in_use_is_named_in_the_error(served: ServeProcess, tmp_path: Path) -> None:
     arguments = ("serve", "--port", str(served.address[1]))
     ran = subprocess.run(
         command(tmp_path / "home", *arguments),
@@ -187,17 +187,17 @@ def test_agents_over_http_run_jobs_outlive_the_service_and_come_back(tmp_path: P
         end_pool(home)
 
 
-def _over(served: Served, path: str) -> dict[str, Any] | None:
+def _over(served: ServeProcess, path: str) -> dict[str, Any] | None:
     shown = served.ask("GET", path)[1]
     return shown if shown["state"] != "running" else None
 
 
-def _bound(served: Served, job_id: str) -> dict[str, Any] | None:
+def _bound(served: ServeProcess, job_id: str) -> dict[str, Any] | None:
     shown = served.ask("GET", f"/v1/jobs/{job_id}")[1]
     return shown if any(line["step"] == "bind" for line in shown["story"]) else None
 
 
-def _finished(served: Served, job_id: str) -> dict[str, Any] | None:
+def _finished(served: ServeProcess, job_id: str) -> dict[str, Any] | None:
     shown = served.ask("GET", f"/v1/jobs/{job_id}")[1]
     return shown if shown["state"] == "finished" else None
 
@@ -254,5 +254,5 @@ def test_a_token_that_is_revoked_is_refused_by_every_replica(tmp_path: Path) -> 
             assert part
 
 
-def _is_refused(served: Served, headers: dict[str, str]) -> bool:
+def _is_refused(served: ServeProcess, headers: dict[str, str]) -> bool:
     return served.ask("GET", "/v1/status", headers=headers)[0] == 401

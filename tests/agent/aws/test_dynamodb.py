@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.answering import Answer, Asked, answering
+from agent.answering import Asked, StoreAnswer, answering
 from bullpen.agent.aws.dynamodb import ConditionFailed, DynamoDB, DynamoRefused, DynamoThrottled, DynamoUnanswered
 from bullpen.agent.aws.sigv4 import signed
 
@@ -67,7 +67,7 @@ def test_a_request_is_signed_as_aws_s_own_library_signs_it(body: bytes, token: s
 
 
 def test_a_request_names_its_operation_and_carries_its_arguments(client: Connect) -> None:
-    with answering(lambda _: Answer(body={"Item": ITEM})) as service:
+    with answering(lambda _: StoreAnswer(body={"Item": ITEM})) as service:
         assert client(service.url).call("GetItem", TableName="pool", ConsistentRead=True) == {"Item": ITEM}
         (asked,) = service.asked
     assert (asked.method, asked.path) == ("POST", "/")
@@ -77,20 +77,20 @@ def test_a_request_names_its_operation_and_carries_its_arguments(client: Connect
 
 
 def test_requests_share_one_connection(client: Connect) -> None:
-    with answering(lambda _: Answer(body={})) as service:
+    with answering(lambda _: StoreAnswer(body={})) as service:
         table = client(service.url)
         for _ in range(3):
             table.call("GetItem")
         assert service.connections == 1
 
 
-def failing_on(*numbers: int) -> Callable[[Asked], Answer]:
+def failing_on(*numbers: int) -> Callable[[Asked], StoreAnswer]:
     count = 0
 
-    def answer(_: Asked) -> Answer:
+    def answer(_: Asked) -> StoreAnswer:
         nonlocal count
         count += 1
-        return Answer(hangs_up=True) if count in numbers else Answer(body={"count": count})
+        return StoreAnswer(hangs_up=True) if count in numbers else StoreAnswer(body={"count": count})
 
     return answer
 
@@ -144,7 +144,7 @@ def canceled(*codes: str) -> dict[str, Any]:
 def test_an_answer_becomes_the_error_that_says_what_to_do(
     client: Connect, status: int, said: Any, expected: type[Exception]
 ) -> None:
-    with answering(lambda _: Answer(status, said)) as service, pytest.raises(expected) as failure:
+    with answering(lambda _: StoreAnswer(status, said)) as service, pytest.raises(expected) as failure:
         client(service.url).call("UpdateItem")
     assert type(failure.value) is expected
     assert "UpdateItem" in str(failure.value)
@@ -153,21 +153,24 @@ def test_an_answer_becomes_the_error_that_says_what_to_do(
 
 def test_a_refusal_carries_its_code(client: Connect) -> None:
     said = {"__type": "com.amazon.coral.service#ExpiredTokenException", "message": "expired"}
-    with answering(lambda _: Answer(400, said)) as service, pytest.raises(DynamoRefused, match="expired") as failure:
+    with (
+        answering(lambda _: StoreAnswer(400, said)) as service,
+        pytest.raises(DynamoRefused, match="expired") as failure,
+    ):
         client(service.url).call("GetItem")
     assert failure.value.code == "ExpiredTokenException"
 
 
 def test_a_failed_condition_carries_what_stands_there(client: Connect) -> None:
     said = {"__type": a_type("ConditionalCheckFailedException"), "Item": ITEM}
-    with answering(lambda _: Answer(400, said)) as service, pytest.raises(ConditionFailed) as failure:
+    with answering(lambda _: StoreAnswer(400, said)) as service, pytest.raises(ConditionFailed) as failure:
         client(service.url).call("UpdateItem")
     assert failure.value.items == [ITEM]
 
 
 def test_a_failed_condition_in_a_transaction_wins_over_a_conflict_beside_it(client: Connect) -> None:
     said = canceled("TransactionConflict", "ConditionalCheckFailed", "None")
-    with answering(lambda _: Answer(400, said)) as service, pytest.raises(ConditionFailed) as failure:
+    with answering(lambda _: StoreAnswer(400, said)) as service, pytest.raises(ConditionFailed) as failure:
         client(service.url).call("TransactWriteItems")
     assert failure.value.items == [None, ITEM, None]
 
@@ -175,9 +178,9 @@ def test_a_failed_condition_in_a_transaction_wins_over_a_conflict_beside_it(clie
 def test_a_service_that_does_not_answer_counts_as_away_after_the_timeout(client: Connect) -> None:
     over = threading.Event()
 
-    def silent(_: Asked) -> Answer:
+    def silent(_: Asked) -> StoreAnswer:
         over.wait(10)
-        return Answer()
+        return StoreAnswer()
 
     with answering(silent) as service:
         with pytest.raises(DynamoUnanswered, match="timed out"):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.answering import Answer, Asked, Service, answering
+from agent.answering import AnsweringService, Asked, StoreAnswer, answering
 from bullpen.agent.aws.imds import RENEWED_BEFORE, ROLE, MachineIdentity, Metadata, NoMetadata
 
 DOCUMENT = "/latest/dynamic/instance-identity/document"
@@ -24,16 +24,16 @@ class Machine:
     tokens: list[str] = field(default_factory=list)
     broken: int = 0  # the status of every answer
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: Asked) -> StoreAnswer:
         if self.broken:
-            return Answer(self.broken)
+            return StoreAnswer(self.broken)
         if asked.method == "PUT":
             assert asked.headers[f"{TOKEN}-ttl-seconds"] == "21600"
             self.tokens.append(f"token-{len(self.tokens)}")
-            return Answer(body=self.tokens[-1])
+            return StoreAnswer(body=self.tokens[-1])
         if asked.headers.get(TOKEN) not in self.tokens:
-            return Answer(401)
-        return Answer(body=self.found[asked.path]) if asked.path in self.found else Answer(404)
+            return StoreAnswer(401)
+        return StoreAnswer(body=self.found[asked.path]) if asked.path in self.found else StoreAnswer(404)
 
     def grants(self, key: str, lasts: float) -> None:
         expires = (datetime.now(UTC) + timedelta(seconds=lasts)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -49,23 +49,25 @@ def machine() -> Machine:
 
 
 @pytest.fixture
-def service(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def service(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringService]:
     with answering(machine.answer) as service:
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"{service.url}/")
         yield service
 
 
-def test_a_machine_knows_its_id_and_its_zone(service: Service) -> None:
+def test_a_machine_knows_its_id_and_its_zone(service: AnsweringService) -> None:
     assert Metadata().identity() == MachineIdentity("i-1", "eu-1a", "eu-1", "c7.large", "123456789012")
 
 
-def test_an_endpoint_may_have_a_path(service: Service, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_may_have_a_path(
+    service: AnsweringService, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"{service.url}/machines/i-1/")
     machine.found["/machines/i-1/latest/meta-data/thing"] = '{"name": "value"}'
     assert Metadata().texts("/latest/meta-data/thing", "name") == ["value"]
 
 
-def test_a_token_is_drawn_once_and_again_when_it_has_run_out(service: Service, machine: Machine) -> None:
+def test_a_token_is_drawn_once_and_again_when_it_has_run_out(service: AnsweringService, machine: Machine) -> None:
     metadata = Metadata()
     metadata.identity()
     metadata.identity()
@@ -74,7 +76,7 @@ def test_a_token_is_drawn_once_and_again_when_it_has_run_out(service: Service, m
     assert metadata.identity().instance_id == "i-1"
 
 
-def test_credentials_are_kept_until_minutes_before_they_expire(service: Service, machine: Machine) -> None:
+def test_credentials_are_kept_until_minutes_before_they_expire(service: AnsweringService, machine: Machine) -> None:
     metadata = Metadata()
     machine.grants("first", RENEWED_BEFORE + 60)
     assert metadata.credentials() == ("first", "hidden", "session")
@@ -84,7 +86,9 @@ def test_credentials_are_kept_until_minutes_before_they_expire(service: Service,
     assert metadata.credentials()[0] == "second"
 
 
-def test_credentials_about_to_expire_are_not_asked_for_at_every_call(service: Service, machine: Machine) -> None:
+def test_credentials_about_to_expire_are_not_asked_for_at_every_call(
+    service: AnsweringService, machine: Machine
+) -> None:
     metadata = Metadata()
     machine.grants("first", 30)
     metadata.credentials()
@@ -94,7 +98,7 @@ def test_credentials_about_to_expire_are_not_asked_for_at_every_call(service: Se
 
 
 def test_old_credentials_serve_while_new_ones_cannot_be_fetched_and_no_longer(
-    service: Service, machine: Machine
+    service: AnsweringService, machine: Machine
 ) -> None:
     metadata = Metadata()
     machine.grants("first", 3600)
@@ -106,7 +110,7 @@ def test_old_credentials_serve_while_new_ones_cannot_be_fetched_and_no_longer(
         metadata.credentials()
 
 
-def test_credentials_that_were_refused_are_fetched_again(service: Service, machine: Machine) -> None:
+def test_credentials_that_were_refused_are_fetched_again(service: AnsweringService, machine: Machine) -> None:
     metadata = Metadata()
     machine.grants("first", 3600)
     metadata.credentials()
@@ -115,13 +119,13 @@ def test_credentials_that_were_refused_are_fetched_again(service: Service, machi
     assert metadata.credentials()[0] == "second"
 
 
-def test_a_machine_without_a_role_says_what_it_lacks(service: Service) -> None:
+def test_a_machine_without_a_role_says_what_it_lacks(service: AnsweringService) -> None:
     with pytest.raises(NoMetadata, match="instance profile"):
         Metadata().credentials()
 
 
 @pytest.mark.parametrize("said", ['{"SecretAccessKey": "hidden"}', '"hidden"', "hidden", '["hidden"]'])
-def test_no_message_shows_what_may_be_a_secret(service: Service, machine: Machine, said: str) -> None:
+def test_no_message_shows_what_may_be_a_secret(service: AnsweringService, machine: Machine, said: str) -> None:
     machine.found |= {ROLE: "runner", f"{ROLE}runner": said}
     with pytest.raises(NoMetadata) as failure:
         Metadata().credentials()
@@ -130,7 +134,7 @@ def test_no_message_shows_what_may_be_a_secret(service: Service, machine: Machin
 
 
 @pytest.mark.parametrize("status", [400, 403, 500])
-def test_a_service_that_fails_is_no_metadata(service: Service, machine: Machine, status: int) -> None:
+def test_a_service_that_fails_is_no_metadata(service: AnsweringService, machine: Machine, status: int) -> None:
     machine.broken = status
     with pytest.raises(NoMetadata, match=str(status)):
         Metadata().identity()

@@ -144,7 +144,7 @@ class Store:
         return answer
 
 
-class Stage:
+class AgentStage:
     """One instance. The test takes the part of the control plane, and turns the agent's loop."""
 
     def __init__(self, ground: Path, hub: FakeGithub, config: Config, store: Store) -> None:
@@ -214,7 +214,7 @@ class Over(Exception):
 
 
 @contextmanager
-def a_stage(hub: FakeGithub, version: str = "2.336.0", **settings: Any) -> Iterator[Stage]:
+def a_stage(hub: FakeGithub, version: str = "2.336.0", **settings: Any) -> Iterator[AgentStage]:
     with a_ground() as ground, caller(hub) as api:
         name = f"i-{time.monotonic_ns():016x}"  # unlike any other: cleaning ends whatever carries the mark
         directory = ground / "instance"
@@ -224,7 +224,7 @@ def a_stage(hub: FakeGithub, version: str = "2.336.0", **settings: Any) -> Itera
         told: dict[str, Any] = {"ci": "github", "runner_directory": str(a_runner(ground, version))}
         told |= {"runner_user": USER, "shares_machine": True}
         played = {name: settings.pop(name) for name in ("jit", "direct", "oldest", "serves") if name in settings}
-        stage = Stage(ground, hub, replace(config, **(told | settings)), Store(hub, api, name, **played))
+        stage = AgentStage(ground, hub, replace(config, **(told | settings)), Store(hub, api, name, **played))
         try:
             yield stage
         finally:

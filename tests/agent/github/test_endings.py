@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.github.fixtures import PATIENCE, USER, Stage, a_stage
+from agent.github.fixtures import PATIENCE, USER, AgentStage, a_stage
 from agent.github.test_listener import listeners, the_listener
 from bullpen.agent.github import install, listener
 from bullpen.agent.progress import SignalKind
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentStage]:
     monkeypatch.setattr(listener, "FIRST_PAUSE", 0.05)
     with a_stage(github) as stage:
         yield stage
 
 
 @pytest.fixture
-def jit(github: FakeGithub) -> Iterator[Stage]:
+def jit(github: FakeGithub) -> Iterator[AgentStage]:
     with a_stage(github, jit=True) as stage:
         yield stage
 
@@ -39,7 +39,7 @@ def jit(github: FakeGithub) -> Iterator[Stage]:
 # -------------------------------------------------------------------------------------------------------------- its job
 
 
-def test_github_hears_of_a_job_s_end_though_the_runner_is_given_back_when_it_says_so_here(stage: Stage) -> None:
+def test_github_hears_of_a_job_s_end_though_the_runner_is_given_back_when_it_says_so_here(stage: AgentStage) -> None:
     go = stage.ground / "go"
     program = stage.ground / "actions-runner" / "bin" / "listener.py"
     pauses = "time.sleep(TOLD_AFTER)\n"
@@ -59,7 +59,7 @@ def test_github_hears_of_a_job_s_end_though_the_runner_is_given_back_when_it_say
     assert stage.hub.runners() == []
 
 
-def test_a_job_has_the_umask_of_a_user_and_not_the_agent_s(stage: Stage) -> None:
+def test_a_job_has_the_umask_of_a_user_and_not_the_agent_s(stage: AgentStage) -> None:
     before = os.umask(0o077)
     try:
         run = stage.starts("umask")
@@ -70,13 +70,13 @@ def test_a_job_has_the_umask_of_a_user_and_not_the_agent_s(stage: Stage) -> None
     assert run.job("build").log.startswith("0022\n")
 
 
-def test_the_runner_is_started_in_its_own_directory(stage: Stage) -> None:
+def test_the_runner_is_started_in_its_own_directory(stage: AgentStage) -> None:
     stage.serves("4711")
     assert Path(f"/proc/{the_listener(stage)}/cwd").resolve() == stage.config.directory / "runner"
 
 
 def test_an_agent_that_leaves_takes_leave_of_github_once_its_runner_has_cancelled_the_job(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: AgentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bullpen.agent.github.runner.LEAVING_WITHIN", 0.1)
     # On a busy machine the runner may need longer than the usual 25 seconds to cancel its job.
@@ -193,7 +193,7 @@ def test_an_unexpected_error_while_it_removes_its_registration_is_not_reported_a
 
 
 def test_a_mistake_that_costs_the_runner_of_a_served_agent_leaves_its_removal_to_the_service(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: AgentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.serves("4711")
     with monkeypatch.context() as broken:
@@ -224,7 +224,7 @@ def test_a_registration_that_may_have_reached_github_before_config_sh_failed_cou
         assert "whether GitHub registered it is not known" in text
 
 
-def with_an_old_token(stage: Stage) -> object:
+def with_an_old_token(stage: AgentStage) -> object:
     register = stage.store.register
 
     def registered(record: object, *_: object) -> object:
@@ -237,7 +237,7 @@ def with_an_old_token(stage: Stage) -> object:
 # ------------------------------------------------------------------------------------------------------------------ jit
 
 
-def test_a_jit_runner_whose_job_was_cancelled_before_it_began_is_followed_by_another(jit: Stage) -> None:
+def test_a_jit_runner_whose_job_was_cancelled_before_it_began_is_followed_by_another(jit: AgentStage) -> None:
     program = jit.ground / "actions-runner" / "bin" / "listener.py"
     tells = '        self.hub.say("started", job=job["id"])\n'
     assert tells in program.read_text()
@@ -250,7 +250,7 @@ def test_a_jit_runner_whose_job_was_cancelled_before_it_began_is_followed_by_ano
 
 
 def test_a_jit_runner_that_ends_without_a_job_is_removed_first_and_followed_after_a_pause(
-    jit: Stage, monkeypatch: pytest.MonkeyPatch
+    jit: AgentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "FIRST_PAUSE", 0.5)
     jit.serves("4711")

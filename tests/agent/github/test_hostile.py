@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.github.fixtures import USER, Over, Stage, a_stage
+from agent.github.fixtures import USER, AgentStage, Over, a_stage
 from bullpen.agent.github.job_hooks import ANSWER_WITHIN
 from bullpen.agent.progress import SignalKind
 from bullpen.host.processes import descendants, mark_of
@@ -27,13 +27,13 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def stage(github: FakeGithub) -> Iterator[Stage]:
+def stage(github: FakeGithub) -> Iterator[AgentStage]:
     with a_stage(github) as stage:
         yield stage
 
 
 @pytest.fixture
-def mark(stage: Stage) -> Path:
+def mark(stage: AgentStage) -> Path:
     """Where a step that must not run leaves its mark."""
     mark = stage.ground / "mark"
     mark.touch()
@@ -41,7 +41,7 @@ def mark(stage: Stage) -> Path:
     return mark
 
 
-def asks(stage: Stage, run: str, attempt: str = "1", repository: str = "acme/widgets", job: str = "x") -> str:
+def asks(stage: AgentStage, run: str, attempt: str = "1", repository: str = "acme/widgets", job: str = "x") -> str:
     """What a job says to pass for another."""
     question = rf"1-1\tstarted\t{run}\t{attempt}\t{repository}\tx\t{job}\n"
     return f"printf '{question}' >{stage.config.directory}/hooks/ask"
@@ -50,7 +50,7 @@ def asks(stage: Stage, run: str, attempt: str = "1", repository: str = "acme/wid
 # -------------------------------------------------------------------------------------------------------- foreign jobs
 
 
-def test_a_foreign_job_runs_nothing_and_the_runner_serves_its_own_run_after_it(stage: Stage, mark: Path) -> None:
+def test_a_foreign_job_runs_nothing_and_the_runner_serves_its_own_run_after_it(stage: AgentStage, mark: Path) -> None:
     own = stage.hub.start_run("acme/widgets", [JobSpec("gate"), JobSpec("build", (RUN,), ("gate",), script="true")])
     strangers = [stage.starts(f"echo >{mark}", str(own.id), always=f"echo ran >>{mark}") for _ in range(4)]
     stage.serves(str(own.id))
@@ -87,7 +87,7 @@ def test_a_refused_job_that_does_not_end_is_ended_hard_and_the_agent_with_it(
         assert descendants(None, mark_of(stage.config.instance_id)) == ()
 
 
-def test_a_job_whose_hook_never_asks_ends_the_agent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_whose_hook_never_asks_ends_the_agent(stage: AgentStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bullpen.agent.github.runner.ASKED_WITHIN", 0.3)
     stage.until(lambda: (stage.config.directory / "runner" / ".env").exists())
     (stage.config.directory / "runner" / ".env").chmod(0o644)
@@ -102,7 +102,7 @@ def test_a_job_whose_hook_never_asks_ends_the_agent(stage: Stage, monkeypatch: p
 # ------------------------------------------------------------------------------------------ hooks that are switched off
 
 
-def test_a_setting_of_another_life_of_the_runner_does_not_switch_the_hooks_off(stage: Stage, mark: Path) -> None:
+def test_a_setting_of_another_life_of_the_runner_does_not_switch_the_hooks_off(stage: AgentStage, mark: Path) -> None:
     settings = stage.ground / "actions-runner" / ".env"
     settings.write_text(f"{HOOK}=/bin/true\n")
     settings.chmod(0o644)
@@ -113,7 +113,7 @@ def test_a_setting_of_another_life_of_the_runner_does_not_switch_the_hooks_off(s
 
 
 @pytest.mark.skipif(not USER, reason="jobs run as we do here")
-def test_a_job_does_not_switch_the_hooks_off(stage: Stage) -> None:
+def test_a_job_does_not_switch_the_hooks_off(stage: AgentStage) -> None:
     runner = stage.config.directory / "runner"
     deeds = ("echo {hook}= >.env", "rm -f .env", "mv .env gone", "ln -sf /dev/null .env", "chmod 777 .env")
     tries = "; ".join(f"({deed.format(hook=HOOK)}) && exit 1" for deed in deeds)
@@ -132,7 +132,7 @@ def test_a_job_does_not_switch_the_hooks_off(stage: Stage) -> None:
     [("2", "acme/widgets"), ("9" * 3000, "acme/widgets"), ("1", "a/" + "b" * 1600)],
     ids=["other attempt", "vast number", "long name"],
 )
-def test_what_runs_cannot_pass_for_another_job(stage: Stage, attempt: str, repository: str) -> None:
+def test_what_runs_cannot_pass_for_another_job(stage: AgentStage, attempt: str, repository: str) -> None:
     run = stage.starts(f"{asks(stage, RUN, attempt, repository)}; sleep 0.5")
     stage.serves(str(run.id))
     seen: list[Activity | None] = []
@@ -147,7 +147,7 @@ def test_what_runs_cannot_pass_for_another_job(stage: Stage, attempt: str, repos
     assert len([line for line in stage.log if "admits" in line or "refuses" in line]) == 1
 
 
-def test_a_job_that_asks_without_end_delays_neither_the_heartbeat_nor_the_next_job(stage: Stage) -> None:
+def test_a_job_that_asks_without_end_delays_neither_the_heartbeat_nor_the_next_job(stage: AgentStage) -> None:
     flood = asks(stage, RUN).replace("printf", "timeout 2 bash -c 'while :; do printf \"$0\"; done'", 1)
     run = stage.starts(f"{flood} || true")
     stage.serves(str(run.id))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.github.fixtures import PATIENCE, Over, Stage, a_stage
+from agent.github.fixtures import PATIENCE, AgentStage, Over, a_stage
 from bullpen.agent.progress import SignalKind
 from bullpen.host.processes import descendants, mark_of
 from fakes.github.hub import FakeGithub, JobSpec
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentStage]:
     monkeypatch.setattr("bullpen.agent.github.listener.FIRST_PAUSE", 0.05)
     monkeypatch.setattr("bullpen.agent.github.job_hooks.LOGGED_WITHIN", 0.5)
     with a_stage(github) as stage:
         yield stage
 
 
-def commands(stage: Stage) -> dict[int, list[str]]:
+def commands(stage: AgentStage) -> dict[int, list[str]]:
     """What runs on the instance."""
     found = {}
     for process in descendants(None, mark_of(stage.config.instance_id)):
@@ -36,19 +36,19 @@ def commands(stage: Stage) -> dict[int, list[str]]:
     return found
 
 
-def the_listener(stage: Stage) -> int:
+def the_listener(stage: AgentStage) -> int:
     (pid,) = listeners(stage)
     return pid
 
 
-def listeners(stage: Stage) -> set[int]:
+def listeners(stage: AgentStage) -> set[int]:
     return {pid for pid, words in commands(stage).items() if any(word.endswith("bin/listener.py") for word in words)}
 
 
 # ---------------------------------------------------------------------------------------------------------- registering
 
 
-def test_it_is_ready_when_it_listens_under_the_label_of_its_run_and_no_other(stage: Stage) -> None:
+def test_it_is_ready_when_it_listens_under_the_label_of_its_run_and_no_other(stage: AgentStage) -> None:
     stage.claimed("4711")
     stage.reported(SignalKind.REG_OK)
     assert stage.hub.is_online(stage.runner)
@@ -58,13 +58,13 @@ def test_it_is_ready_when_it_listens_under_the_label_of_its_run_and_no_other(sta
     assert runner.name == f"pool.{stage.config.instance_id}.r1"
 
 
-def test_the_runner_s_version_is_reported_after_boot_and_after_cleaning(stage: Stage) -> None:
+def test_the_runner_s_version_is_reported_after_boot_and_after_cleaning(stage: AgentStage) -> None:
     stage.serves("4711")
     stage.releases()
     assert stage.reported(SignalKind.CLEAN_OK) == "runner=2.336.0"
 
 
-def test_the_token_is_nowhere_but_in_the_environment_of_what_registers(stage: Stage) -> None:
+def test_the_token_is_nowhere_but_in_the_environment_of_what_registers(stage: AgentStage) -> None:
     run = stage.starts("env; ps -ef", "4711")
     stage.serves(str(run.id))
     secret = stage.store.passes[0].token
@@ -77,7 +77,7 @@ def test_the_token_is_nowhere_but_in_the_environment_of_what_registers(stage: St
     assert secret not in repr(stage.store.passes)
 
 
-def test_what_registers_has_the_token_in_no_argument(stage: Stage) -> None:
+def test_what_registers_has_the_token_in_no_argument(stage: AgentStage) -> None:
     seen = stage.ground / "seen"
     seen.touch()
     seen.chmod(0o666)
@@ -89,7 +89,7 @@ def test_what_registers_has_the_token_in_no_argument(stage: Stage) -> None:
 
 
 def test_a_registration_that_github_refuses_is_reported_without_the_token_whatever_the_script_prints(
-    stage: Stage,
+    stage: AgentStage,
 ) -> None:
     script = stage.ground / "actions-runner" / "config.sh"
     talks = '#!/bin/bash\necho "token: $ACTIONS_RUNNER_INPUT_TOKEN"\n'
@@ -122,7 +122,7 @@ def test_as_root_the_boot_fails_with_the_reason(github: FakeGithub) -> None:
         assert "refuses to run as root: name users for jobs in local.runner-users" in stage.store.reports[-1][2]
 
 
-def test_no_process_of_the_runner_is_root_s(stage: Stage) -> None:
+def test_no_process_of_the_runner_is_root_s(stage: AgentStage) -> None:
     stage.serves("4711")
     users = {Path(f"/proc/{pid}").stat().st_uid for pid in commands(stage)}
     assert users
@@ -132,7 +132,7 @@ def test_no_process_of_the_runner_is_root_s(stage: Stage) -> None:
 # ----------------------------------------------------------------------------------------------------------------- jobs
 
 
-def test_a_job_is_bound_and_reported_before_it_begins_and_free_when_github_knows_its_end(stage: Stage) -> None:
+def test_a_job_is_bound_and_reported_before_it_begins_and_free_when_github_knows_its_end(stage: AgentStage) -> None:
     go = stage.ground / "go"
     run = stage.starts(f"until [[ -e {go} ]]; do sleep 0.02; done")
     stage.serves(str(run.id))
@@ -148,7 +148,7 @@ def test_a_job_is_bound_and_reported_before_it_begins_and_free_when_github_knows
     assert run.conclusion == "success"
 
 
-def test_a_persistent_runner_serves_one_job_after_the_other(stage: Stage) -> None:
+def test_a_persistent_runner_serves_one_job_after_the_other(stage: AgentStage) -> None:
     label = ("${{ github.run_id }}",)
     run = stage.hub.start_run("acme/widgets", [JobSpec(key, label, script="true") for key in ("one", "two")])
     stage.serves(str(run.id))
@@ -157,7 +157,7 @@ def test_a_persistent_runner_serves_one_job_after_the_other(stage: Stage) -> Non
     assert {job.runner_name for job in run.jobs()} == {stage.runner}
 
 
-def test_jobs_run_in_the_places_of_the_instance_and_see_no_input_of_the_runner(stage: Stage) -> None:
+def test_jobs_run_in_the_places_of_the_instance_and_see_no_input_of_the_runner(stage: AgentStage) -> None:
     run = stage.starts('echo "$HOME $TMPDIR $GITHUB_WORKSPACE"; env')
     stage.serves(str(run.id))
     stage.until(lambda: run.state == "completed")
@@ -180,7 +180,7 @@ RUN = "${{ github.run_id }}"
     ids=["foreign run", "other attempt", "foreign repository"],
 )
 def test_a_job_that_is_not_the_claim_s_fails_with_the_reason_and_runs_nothing(
-    stage: Stage, label: str, changes: dict[str, str], why: str
+    stage: AgentStage, label: str, changes: dict[str, str], why: str
 ) -> None:
     mark = stage.ground / "mark"
     mark.touch()
@@ -195,14 +195,14 @@ def test_a_job_that_is_not_the_claim_s_fails_with_the_reason_and_runs_nothing(
     assert not any(stage.store.beats)
 
 
-def test_a_repository_is_the_same_however_it_is_spelt(stage: Stage) -> None:
+def test_a_repository_is_the_same_however_it_is_spelt(stage: AgentStage) -> None:
     run = stage.starts("true")
     stage.serves(str(run.id), repository="Acme/Widgets")
     stage.until(lambda: run.state == "completed")
     assert run.conclusion == "success"
 
 
-def test_a_job_that_asks_when_the_run_was_released_is_refused(stage: Stage) -> None:
+def test_a_job_that_asks_when_the_run_was_released_is_refused(stage: AgentStage) -> None:
     jobs = [JobSpec("gate"), JobSpec("build", (RUN,), needs=("gate",), script="true")]
     run = stage.hub.start_run("acme/widgets", jobs)
     stage.serves(str(run.id))
@@ -236,7 +236,7 @@ def test_a_runner_given_back_is_off_github_s_list_at_once_and_the_machine_clean(
         assert left == {"bin", ".env", "config.sh", "env.sh", "run.sh", "run-helper.sh.template"}
 
 
-def test_a_cleaned_runner_serves_the_next_run_under_a_new_name(stage: Stage) -> None:
+def test_a_cleaned_runner_serves_the_next_run_under_a_new_name(stage: AgentStage) -> None:
     stage.serves("4711")
     stage.releases()
     stage.reported(SignalKind.CLEAN_OK)
@@ -246,7 +246,7 @@ def test_a_cleaned_runner_serves_the_next_run_under_a_new_name(stage: Stage) -> 
     assert (runner.name, runner.labels) == (stage.runner, ("4712",))
 
 
-def test_a_job_goes_on_when_the_runner_is_given_back_under_it(stage: Stage) -> None:
+def test_a_job_goes_on_when_the_runner_is_given_back_under_it(stage: AgentStage) -> None:
     go = stage.ground / "go"
     run = stage.starts(f"until [[ -e {go} ]]; do sleep 0.02; done")
     stage.serves(str(run.id))
@@ -264,7 +264,7 @@ def test_a_job_goes_on_when_the_runner_is_given_back_under_it(stage: Stage) -> N
     ]
 
 
-def test_a_claim_that_is_rolled_back_while_it_registers_leaves_no_registration(stage: Stage) -> None:
+def test_a_claim_that_is_rolled_back_while_it_registers_leaves_no_registration(stage: AgentStage) -> None:
     stage.claimed("4711")
     stage.until(lambda: stage.store.passes)
     stage.releases()
@@ -275,7 +275,7 @@ def test_a_claim_that_is_rolled_back_while_it_registers_leaves_no_registration(s
 # ------------------------------------------------------------------------------------------------------ ended by itself
 
 
-def test_a_runner_that_ends_is_started_again_under_its_registration(stage: Stage) -> None:
+def test_a_runner_that_ends_is_started_again_under_its_registration(stage: AgentStage) -> None:
     stage.serves("4711")
     first = the_listener(stage)
     os.kill(first, signal.SIGKILL)
@@ -284,7 +284,7 @@ def test_a_runner_that_ends_is_started_again_under_its_registration(stage: Stage
     assert len(stage.store.passes) == 1
 
 
-def test_a_runner_that_github_forgot_is_registered_again(stage: Stage) -> None:
+def test_a_runner_that_github_forgot_is_registered_again(stage: AgentStage) -> None:
     stage.serves("4711")
     stage.hub.delete_runner(stage.runner)
     stage.until(lambda: len(stage.store.passes) == 2 and stage.agent._progress.registered_for == "r1")
@@ -292,7 +292,7 @@ def test_a_runner_that_github_forgot_is_registered_again(stage: Stage) -> None:
     assert [kind for kind, _, _ in stage.store.reports].count(SignalKind.REG_OK) == 1
 
 
-def test_a_runner_that_ends_again_and_again_ends_the_agent(stage: Stage) -> None:
+def test_a_runner_that_ends_again_and_again_ends_the_agent(stage: AgentStage) -> None:
     stage.serves("4711")
     script = stage.config.directory / "runner" / "run.sh"
     script.write_text("#!/bin/bash\necho broken\n")
@@ -301,7 +301,7 @@ def test_a_runner_that_ends_again_and_again_ends_the_agent(stage: Stage) -> None
         stage.until(lambda: False)
 
 
-def test_a_runner_that_dies_under_its_job_ends_the_agent_which_still_names_the_job(stage: Stage) -> None:
+def test_a_runner_that_dies_under_its_job_ends_the_agent_which_still_names_the_job(stage: AgentStage) -> None:
     run = stage.starts("sleep 600")
     stage.serves(str(run.id))
     stage.until(lambda: stage.activity)
@@ -311,7 +311,7 @@ def test_a_runner_that_dies_under_its_job_ends_the_agent_which_still_names_the_j
     assert stage.store.beats[-1] is not None
 
 
-def test_a_version_that_github_refuses_ends_the_agent_by_name(stage: Stage) -> None:
+def test_a_version_that_github_refuses_ends_the_agent_by_name(stage: AgentStage) -> None:
     stage.serves("4711")
     stage.hub.oldest_version = "2.400.0"
     os.kill(the_listener(stage), signal.SIGKILL)

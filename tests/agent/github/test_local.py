@@ -24,7 +24,7 @@ from bullpen.model.activity import parse
 from bullpen.model.signal import Kind
 from fakes.github.acting import RUNNERS, caller
 from fakes.github.hub import FakeGithub, JobSpec, Run
-from real_machines import Pool, a_plan, a_pool
+from real_machines import RealPool, a_plan, a_pool
 from users import lent
 
 pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
@@ -50,7 +50,7 @@ def put_secret(home: Path, hub: FakeGithub, seconds: float = 3600.0) -> None:
 
 
 @asynccontextmanager
-async def on_github(ground: Path, hub: FakeGithub, users: int = 2) -> AsyncIterator[Pool]:
+async def on_github(ground: Path, hub: FakeGithub, users: int = 2) -> AsyncIterator[RealPool]:
     github = Github(scope="acme/widgets", url=hub.url, runner_directory=str(a_runner(ground)))
     settings = Settings(engines=Engines(ci="github"), github=github, timings=Timings(heartbeat=0.2))
     with lent(users) as names:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.github.fixtures import PATIENCE, Over, Stage, a_stage
+from agent.github.fixtures import PATIENCE, AgentStage, Over, a_stage
 from agent.github.test_listener import commands, listeners, the_listener
 from bullpen.agent.github.listener import Restarts, RunnerListener
 from bullpen.agent.progress import InstanceRecord, SignalKind
@@ -29,7 +29,7 @@ LABEL = f"set:{NAME}"
 
 
 @pytest.fixture
-def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentStage]:
     monkeypatch.setattr("bullpen.agent.github.runner.NEXT_AFTER", 0.2)
     monkeypatch.setattr("bullpen.agent.github.runner.ASK_AGAIN", 0.2)
     monkeypatch.setattr("bullpen.agent.github.job_hooks.LOGGED_WITHIN", 0.5)
@@ -44,11 +44,11 @@ def repository(github: FakeGithub) -> SetRepository:
     return SetRepository("acme/widgets", github._state.repositories["acme/widgets"].id)
 
 
-def starts(stage: Stage, script: str = "true", repository: str = "acme/widgets", event: str = "push") -> Run:
+def starts(stage: AgentStage, script: str = "true", repository: str = "acme/widgets", event: str = "push") -> Run:
     return stage.hub.start_run(repository, [JobSpec("build", runs_on=(NAME,), script=script)], event=event)
 
 
-def waits(stage: Stage) -> bool:
+def waits(stage: AgentStage) -> bool:
     """Whether the last beat says that the newest registration waits for a job."""
     passes, waiting = stage.store.passes, stage.store.waiting
     if not passes or not waiting:
@@ -58,20 +58,20 @@ def waits(stage: Stage) -> bool:
     return waiting[-1] == Listening(last.runner, last.id, last.serves.digest)
 
 
-def withdraw(stage: Stage) -> None:
+def withdraw(stage: AgentStage) -> None:
     """As `decide` says, before the agent has heard of the runner's last words."""
     agent, record = stage.agent, stage.store.record
     assert isinstance(record, InstanceRecord)
     agent._progress = agent._tasks.github.withdraw(agent._store, agent._progress, record)
 
 
-def test_it_is_ready_when_it_listens_and_its_beats_name_the_registration(stage: Stage) -> None:
+def test_it_is_ready_when_it_listens_and_its_beats_name_the_registration(stage: AgentStage) -> None:
     stage.serves(LABEL)
     assert stage.hub.is_online(stage.runner)
     stage.until(lambda: waits(stage))
 
 
-def test_each_job_has_a_registration_of_its_own_in_the_same_round_and_a_clean_machine(stage: Stage) -> None:
+def test_each_job_has_a_registration_of_its_own_in_the_same_round_and_a_clean_machine(stage: AgentStage) -> None:
     stage.serves(LABEL)
     script = 'if [[ -e $HOME/planted ]]; then exit 1; fi; touch "$HOME/planted"'
     runs = [starts(stage, script), starts(stage, script)]
@@ -82,7 +82,7 @@ def test_each_job_has_a_registration_of_its_own_in_the_same_round_and_a_clean_ma
     assert [kind for kind, _, _ in stage.store.reports].count(SignalKind.REG_OK) == 1
 
 
-def test_its_activity_has_the_set_s_run_id_and_no_beat_says_meanwhile_that_it_waits(stage: Stage) -> None:
+def test_its_activity_has_the_set_s_run_id_and_no_beat_says_meanwhile_that_it_waits(stage: AgentStage) -> None:
     stage.serves(LABEL)
     stage.until(lambda: waits(stage))
     go = stage.ground / "go"
@@ -97,7 +97,7 @@ def test_its_activity_has_the_set_s_run_id_and_no_beat_says_meanwhile_that_it_wa
 
 
 def test_a_runner_that_github_drops_while_it_is_idle_is_no_failure(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: AgentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bullpen.agent.github.listener.MOST_RESTARTS", 0)  # so any that counts would end the agent
     stage.serves(LABEL)
@@ -112,7 +112,7 @@ def test_a_runner_that_github_drops_while_it_is_idle_is_no_failure(
 
 
 def test_the_next_registration_after_an_idle_end_waits_for_its_time(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: AgentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bullpen.agent.github.runner.NEXT_AFTER", 2 * PATIENCE)
     stage.serves(LABEL)
@@ -147,7 +147,7 @@ def test_a_runner_waits_from_its_first_word_to_its_job_and_never_again(tmp_path:
 # ------------------------------------------------------------------------------------------------------------ withdrawn
 
 
-def test_given_back_it_deregisters_before_its_runner_ends_and_cleans(stage: Stage) -> None:
+def test_given_back_it_deregisters_before_its_runner_ends_and_cleans(stage: AgentStage) -> None:
     stage.serves(LABEL)
     stage.until(lambda: waits(stage))
     stage.releases()
@@ -160,7 +160,7 @@ def test_given_back_it_deregisters_before_its_runner_ends_and_cleans(stage: Stag
 
 
 @pytest.mark.parametrize("how", ["releases", "recalls"])
-def test_a_job_that_begins_after_the_removal_runs_to_its_end(stage: Stage, how: str) -> None:
+def test_a_job_that_begins_after_the_removal_runs_to_its_end(stage: AgentStage, how: str) -> None:
     """GitHub knows a minute late that a runner is busy, and removes it under its job."""
     stage.hub.sets.busy_known_after = 3600.0
     go, began = stage.ground / "go", stage.ground / "began"
@@ -189,7 +189,9 @@ def test_a_job_that_begins_after_the_removal_runs_to_its_end(stage: Stage, how: 
 
 
 @pytest.mark.parametrize("how", ["releases", "recalls"])
-def test_a_runner_that_github_knows_to_be_busy_is_left_alone_until_its_job_has_ended(stage: Stage, how: str) -> None:
+def test_a_runner_that_github_knows_to_be_busy_is_left_alone_until_its_job_has_ended(
+    stage: AgentStage, how: str
+) -> None:
     go = stage.ground / "go"
     stage.serves(LABEL)
     stage.until(lambda: waits(stage))
@@ -209,7 +211,7 @@ def test_a_runner_that_github_knows_to_be_busy_is_left_alone_until_its_job_has_e
     stage.until(lambda: any((one, at) == (kind, "r2") for one, at, _ in stage.store.reports))
 
 
-def test_recalled_it_registers_again_in_the_new_round_under_another_name(stage: Stage) -> None:
+def test_recalled_it_registers_again_in_the_new_round_under_another_name(stage: AgentStage) -> None:
     stage.serves(LABEL)
     stage.until(lambda: waits(stage))
     first = stage.runner
@@ -219,7 +221,7 @@ def test_recalled_it_registers_again_in_the_new_round_under_another_name(stage: 
     assert [one.name for one in stage.hub.runners()] == [stage.runner]
 
 
-def test_a_ghost_is_stopped_once_it_has_not_ended_by_itself(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ghost_is_stopped_once_it_has_not_ended_by_itself(stage: AgentStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bullpen.agent.github.listener.WITHDRAWN_WITHIN", 0.5)
     stage.serves(LABEL)
     stage.until(lambda: waits(stage))
@@ -230,7 +232,7 @@ def test_a_ghost_is_stopped_once_it_has_not_ended_by_itself(stage: Stage, monkey
     assert ghost not in listeners(stage)
 
 
-def test_a_runner_that_starts_when_it_is_given_back_leaves_nothing(stage: Stage) -> None:
+def test_a_runner_that_starts_when_it_is_given_back_leaves_nothing(stage: AgentStage) -> None:
     stage.claimed(LABEL)
     stage.until(lambda: stage.store.passes)
     stage.releases()
@@ -251,7 +253,7 @@ def test_a_runner_that_starts_when_it_is_given_back_leaves_nothing(stage: Stage)
     ids=["another repository of the same name", "event"],
 )
 def test_a_job_that_the_set_does_not_serve_fails_with_the_setting_and_is_reported(
-    stage: Stage, served: ServedSet, why: str
+    stage: AgentStage, served: ServedSet, why: str
 ) -> None:
     stage.store.serves = served
     mark = stage.ground / "mark"
@@ -274,7 +276,7 @@ def test_a_job_that_the_set_does_not_serve_fails_with_the_setting_and_is_reporte
 # --------------------------------------------------------------------------------------------------------------- broken
 
 
-def test_a_runner_that_dies_under_its_job_ends_the_agent_which_still_names_the_job(stage: Stage) -> None:
+def test_a_runner_that_dies_under_its_job_ends_the_agent_which_still_names_the_job(stage: AgentStage) -> None:
     stage.serves(LABEL)
     starts(stage, "sleep 600")
     stage.until(lambda: stage.activity)
@@ -284,7 +286,7 @@ def test_a_runner_that_dies_under_its_job_ends_the_agent_which_still_names_the_j
     assert stage.store.beats[-1] is not None
 
 
-def test_a_version_that_github_refuses_is_named_where_the_control_plane_reads_it(stage: Stage) -> None:
+def test_a_version_that_github_refuses_is_named_where_the_control_plane_reads_it(stage: AgentStage) -> None:
     stage.hub.oldest_version = "2.400.0"
     stage.claimed(LABEL)
     stage.until(lambda: any(kind is SignalKind.REG_FAILED for kind, _, _ in stage.store.reports))
@@ -293,7 +295,7 @@ def test_a_version_that_github_refuses_is_named_where_the_control_plane_reads_it
     assert refused_version(text) == "2.336.0"
 
 
-def test_the_rules_of_a_set_must_come_with_its_registration(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rules_of_a_set_must_come_with_its_registration(stage: AgentStage, monkeypatch: pytest.MonkeyPatch) -> None:
     register = stage.store.register
 
     def without_rules(*asked: Any) -> RunnerCredentials:

@@ -27,7 +27,7 @@ def an_agent(table: str, endpoint: str, instance_id: str, lease: float = 15.0) -
 
 
 @dataclass
-class Bench:
+class CountedTable:
     table: TableClient
     proxy: Proxy
     endpoint: str  # of the engine itself: a blocking caller would wait for the proxy, which waits for the caller
@@ -50,13 +50,13 @@ class Bench:
 
 
 @asynccontextmanager
-async def a_bench(engines: Engines, make_settings: MakeSettings) -> AsyncIterator[Bench]:
+async def a_bench(engines: Engines, make_settings: MakeSettings) -> AsyncIterator[CountedTable]:
     async with (
         Proxy(engines.dynamodb) as proxy,
         a_table(make_settings(endpoints={"dynamodb": proxy.url}).aws) as table,
     ):
         proxy.counts.clear()
-        bench = Bench(table, proxy, engines.dynamodb)
+        bench = CountedTable(table, proxy, engines.dynamodb)
         yield bench
         for agent in bench.agents:
             agent.close()

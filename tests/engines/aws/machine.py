@@ -47,7 +47,7 @@ IMDS = {
 
 
 @dataclass
-class Cloud:
+class MachineCloud:
     """What a machine can reach: its metadata, and a table that knows GetItem and the one update of a boot."""
 
     items: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class Cloud:
 
 
 @contextmanager
-def a_cloud() -> Iterator[Cloud]:
-    cloud = Cloud()
+def a_cloud() -> Iterator[MachineCloud]:
+    cloud = MachineCloud()
 
     class Handler(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
@@ -100,7 +100,7 @@ def a_cloud() -> Iterator[Cloud]:
         server.shutdown()
 
 
-class Machine:
+class BootedMachine:
     """One disk and one set of commands. It may boot more than once."""
 
     def __init__(self, folder: Path, cloud_url: str, system: str = "") -> None:

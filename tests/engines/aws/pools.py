@@ -36,7 +36,7 @@ class Notes:
         return self.since.setdefault(id_, now)
 
 
-class Pool:
+class AwsPool:
     """One pool and its processes; each `process()` has launched nothing yet."""
 
     def __init__(self, cloud: Control, session: sessions.Cloud, settings: Settings) -> None:
@@ -62,7 +62,7 @@ class Pool:
 
 
 @asynccontextmanager
-async def a_pool(cloud: Control, **changes: Any) -> AsyncIterator[Pool]:
+async def a_pool(cloud: Control, **changes: Any) -> AsyncIterator[AwsPool]:
     fields: dict[str, Any] = {
         "pool": "ci-pool",
         "region": REGION,
@@ -79,7 +79,7 @@ async def a_pool(cloud: Control, **changes: Any) -> AsyncIterator[Pool]:
         impatient.setattr(sessions, "ATTEMPTS", 1)
         impatient.setattr(compute, "UNTIL_VISIBLE", (0.0, 0.0))
         async with opened(settings.aws) as session:
-            yield Pool(cloud, session, settings)
+            yield AwsPool(cloud, session, settings)
 
 
 def running(cloud: Control) -> set[str]:

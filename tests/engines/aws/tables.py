@@ -15,7 +15,7 @@ from bullpen.engines.aws.session import Cloud, opened
 from bullpen.engines.system import SystemChance
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
-from fakes.proxy import JSON, Answer, Call, Forward, Proxy
+from fakes.proxy import JSON, Forward, ProxiedAnswer, ProxiedCall, Proxy
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def a_table(aws: Aws) -> AsyncIterator[TableClient]:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class CountedRecords:
     """Records behind a proxy, which counts their requests and lets them fail."""
 
     proxy: Proxy
@@ -54,13 +54,13 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(engines: Engines, make_settings: MakeSettings) -> AsyncIterator[Watched]:
+async def watched(engines: Engines, make_settings: MakeSettings) -> AsyncIterator[CountedRecords]:
     async with (
         Proxy(engines.dynamodb) as proxy,
         a_table(make_settings(endpoints={"dynamodb": proxy.url}).aws) as table,
     ):
         proxy.counts.clear()
-        yield Watched(proxy, table, DynamoRecords(table))
+        yield CountedRecords(proxy, table, DynamoRecords(table))
         proxy.heal()
 
 
@@ -71,9 +71,9 @@ class Says:
     body: Any
     status: int = 200
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         body = self.body if isinstance(self.body, str) else json.dumps(self.body)
-        return Answer(self.status, JSON, body.encode())
+        return ProxiedAnswer(self.status, JSON, body.encode())
 
 
 class Overhear:
@@ -83,9 +83,13 @@ class Overhear:
         self.asked: list[dict[str, Any]] = []
         self._answers = list(answers)
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         self.asked.append(json.loads(call.body))
-        return Answer(200, {}, json.dumps(self._answers.pop(0)).encode()) if self._answers else await forward(call.body)
+        return (
+            ProxiedAnswer(200, {}, json.dumps(self._answers.pop(0)).encode())
+            if self._answers
+            else await forward(call.body)
+        )
 
 
 def cancelled(*codes: str) -> Says:

@@ -15,7 +15,7 @@ from conformance.leases import assigned, finish
 from engines.aws.counted import a_bench
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
-from fakes.proxy import Answer, Call, Drop, Forward
+from fakes.proxy import Drop, Forward, ProxiedAnswer, ProxiedCall
 
 pytestmark = pytest.mark.real_loop
 
@@ -89,7 +89,7 @@ async def test_many_runs_are_asked_for_their_jobs_at_once(engines: Engines, aws_
             await bench.table.put({**raw_key("Registration", f"i-{n:02}"), "label": text(f"run-{n}")})
         all_asked = asyncio.Barrier(AT_ONCE)
 
-        async def together(call: Call, forward: Forward) -> Answer | None:
+        async def together(call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
             await all_asked.wait()
             return await forward(call.body)
 

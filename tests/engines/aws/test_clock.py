@@ -18,7 +18,7 @@ from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.errors import ConfigError
 from bullpen.pool import clock_skew
 from fakes.java_engines import Engines
-from fakes.proxy import Answer, Call, Forward, Proxy
+from fakes.proxy import Forward, ProxiedAnswer, ProxiedCall, Proxy
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOURS = timedelta(hours=3)
@@ -111,10 +111,10 @@ async def test_a_clock_that_is_right_stays_as_it_is_and_no_request_is_made_for_i
 class Dated:
     """Answers as the engine does, at another time."""
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         answer = await forward(call.body)
         others = {name: value for name, value in answer.headers.items() if name.lower() != "date"}
-        return Answer(answer.status, others | {"Date": format_datetime(datetime.now(UTC) - HOURS)}, answer.body)
+        return ProxiedAnswer(answer.status, others | {"Date": format_datetime(datetime.now(UTC) - HOURS)}, answer.body)
 
 
 @pytest.mark.real_loop

@@ -21,7 +21,7 @@ from bullpen.errors import (
 )
 from bullpen.model.fleet import Cause, decisive, shortfall
 from bullpen.model.ticket import UsageClass
-from engines.aws.pools import Pool, a_pool, running
+from engines.aws.pools import AwsPool, a_pool, running
 from fakes.ec2.calling import client_of
 from fakes.ec2.control import Control
 from fakes.ec2.ground import SECOND_SUBNET, SUBNETS
@@ -43,7 +43,7 @@ async def test_a_fleet_with_six_subnets_is_one_request_whose_template_is_made_on
         assert cloud.calls()["DescribeLaunchTemplateVersions"] == before + 1
 
 
-async def planted(pool: Pool, ec2: Any, **data: Any) -> str:
+async def planted(pool: AwsPool, ec2: Any, **data: Any) -> str:
     """In place of the pool's template, under its name and tag, one that another wrote; its name."""
     ((name, id_),) = pool.cloud.look()["templates"].items()
     (version,) = (await ec2.describe_launch_template_versions(LaunchTemplateId=id_))["LaunchTemplateVersions"]

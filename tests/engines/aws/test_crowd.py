@@ -11,7 +11,7 @@ from bullpen.engines.aws.dynamodb.items import Item, encode, key_of
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.model.instance import IDLE, RUNNING, Instance
 from conformance.landing import land
-from engines.aws.tables import Watched, watched
+from engines.aws.tables import CountedRecords, watched
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
 
@@ -34,7 +34,7 @@ async def test_eight_thousand_ended_records_change_neither_what_is_found_nor_wha
         assert await ask_everything(pool) == alone
 
 
-async def ask_everything(pool: Watched) -> tuple[object, dict[str, int]]:
+async def ask_everything(pool: CountedRecords) -> tuple[object, dict[str, int]]:
     pool.spent()
     long_after = NOW + timedelta(days=30)
     found = (

@@ -20,7 +20,7 @@ from bullpen.engines.system import SystemClock
 from bullpen.errors import Conflict
 from bullpen.model.worker import ACTIVE, INACTIVE, Worker, WorkerFate
 from conformance.leases import accepted, clean_up, lose, stored
-from engines.aws.counted import Bench, a_bench
+from engines.aws.counted import CountedTable, a_bench
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.real_loop
 DIRECT = "i-1/direct"
 
 
-async def given_up(bench: Bench, workers: DynamoWorkers, **changed: WorkerFate) -> Worker:
+async def given_up(bench: CountedTable, workers: DynamoWorkers, **changed: WorkerFate) -> Worker:
     """A worker that was swept once, at NOW, and lost when its lease of 15 s ran out."""
     await workers.rearm(NOW, 10)
     (lost,) = await DynamoRecords(bench.table).apply(lose(await stored(workers, DIRECT), later(15), **changed))

@@ -16,7 +16,7 @@ from conformance.leases import KEY, assign, finish, reschedule, submit
 from engines.aws.counted import a_bench
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
-from fakes.proxy import Answer, Call, Forward
+from fakes.proxy import Forward, ProxiedAnswer, ProxiedCall
 
 pytestmark = pytest.mark.real_loop
 
@@ -39,7 +39,7 @@ async def test_no_more_jobs_of_a_long_queue_are_read_than_asked_for(
         await records.apply_each([submit(f"j-{n:03}") for n in range(30)])
         read: list[int] = []
 
-        async def noted(call: Call, forward: Forward) -> Answer | None:
+        async def noted(call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
             read.append(len(json.loads(call.body)["RequestItems"][bench.table.name]["Keys"]))
             return await forward(call.body)
 

@@ -11,7 +11,7 @@ from bullpen.config import Agent, Aws, Engines, Settings
 from bullpen.engines.aws.infrastructure.permissions import questions
 from bullpen.engines.aws.infrastructure.policies import Policy, control_plane, instance, place_of, workflow
 from bullpen.model.boot import ATTRIBUTES, failure_kind, machine_arn
-from fakes.iam_simulator import Judge, Request
+from fakes.iam_simulator import AwsRequest, Judge
 
 ACCOUNT, REGION = "123456789012", "eu-central-1"
 SETTINGS = Settings(
@@ -52,17 +52,17 @@ RECORDS = (
 )
 
 
-def on_item(action: str, kind: str, **context: Any) -> Request:
+def on_item(action: str, kind: str, **context: Any) -> AwsRequest:
     """A request for one item of the table, by the machine `OWN`."""
     keys = {"dynamodb:LeadingKeys": [f"TYPE#{kind}"], "ec2:SourceInstanceARN": OWN}
-    return Request(f"dynamodb:{action}", TABLE, {**keys, **context})
+    return AwsRequest(f"dynamodb:{action}", TABLE, {**keys, **context})
 
 
-def those_allowed(judge: Judge, policy: Policy, requests: Sequence[Request], principal: str) -> list[Request]:
+def those_allowed(judge: Judge, policy: Policy, requests: Sequence[AwsRequest], principal: str) -> list[AwsRequest]:
     return [one for one, is_so in zip(requests, judge(policy, requests, principal), strict=True) if is_so]
 
 
-def leave_word(arn: str, *more: str) -> Request:
+def leave_word(arn: str, *more: str) -> AwsRequest:
     return on_item("PutItem", failure_kind(arn), **{"dynamodb:Attributes": [*ATTRIBUTES, *more]})
 
 
@@ -84,7 +84,7 @@ def test_a_served_machine_reads_and_writes_nothing_else(iam: Judge) -> None:
 def test_credentials_that_belong_to_no_machine_leave_no_word(iam: Judge) -> None:
     context = {"dynamodb:Attributes": [*ATTRIBUTES]}
     asked = [
-        Request("dynamodb:PutItem", TABLE, {**context, "dynamodb:LeadingKeys": [f"TYPE#{failure_kind(arn)}"]})
+        AwsRequest("dynamodb:PutItem", TABLE, {**context, "dynamodb:LeadingKeys": [f"TYPE#{failure_kind(arn)}"]})
         for arn in (OWN, "", "${ec2:SourceInstanceARN}")
     ]
     assert those_allowed(iam, instance(place_of(SERVED, ACCOUNT)), asked, MACHINE) == []
@@ -110,7 +110,7 @@ def test_no_machine_reaches_secrets_but_the_one_that_registers_it(
     policy = instance(place_of(settings, ACCOUNT))
     verbs = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "BatchGetItem")
     asked = [on_item(verb, kind) for verb, kind in product(verbs, SECRETS)]
-    asked.append(Request("dynamodb:Scan", TABLE))
+    asked.append(AwsRequest("dynamodb:Scan", TABLE))
     assert those_allowed(iam, policy, asked, MACHINE) == [on_item("GetItem", kind) for kind in read]
 
 
@@ -119,7 +119,7 @@ def test_no_machine_reaches_secrets_but_the_one_that_registers_it(
 def test_the_control_plane_may_do_all_that_doctor_asks_about(iam: Judge, manage: str, caller: str) -> None:
     place = place_of(replace(SETTINGS, aws=replace(SETTINGS.aws, manage=manage)), ACCOUNT)
     asked = [
-        Request(action, resource.replace("snapshot/*", "snapshot/snap-0123456789abcdef0"), dict(one.context))
+        AwsRequest(action, resource.replace("snapshot/*", "snapshot/snap-0123456789abcdef0"), dict(one.context))
         for one in questions(place, caller)
         for action, resource in product(one.actions, one.resources)
     ]
@@ -137,18 +137,18 @@ def test_the_control_plane_ends_launches_and_passes_nothing_of_others(iam: Judge
     foreign = {"aws:ResourceTag/bullpen:pool": "other"}
     to_ec2 = {"iam:PassedToService": "ec2.amazonaws.com"}
     asked = [
-        Request("ec2:TerminateInstances", f"{here}:instance/{OWN_ID}", foreign),
-        Request("ec2:TerminateInstances", f"{here}:instance/{OWN_ID}"),
-        Request("ec2:DeleteLaunchTemplate", f"{here}:launch-template/lt-0123456789abcdef0", foreign),
-        Request("ec2:RunInstances", f"{here}:launch-template/lt-0123456789abcdef0", foreign),
-        Request("ec2:RunInstances", f"{here}:instance/*", {"aws:RequestTag/bullpen:pool": "other"}),
-        Request("ec2:RunInstances", f"arn:aws:ec2:{REGION}::image/ami-0fedcba9876543210"),
-        Request("iam:PassRole", f"{iam_of}:role/admin", to_ec2),
-        Request("iam:PassRole", f"{iam_of}:role/machines", {"iam:PassedToService": "lambda.amazonaws.com"}),
-        Request("iam:SimulatePrincipalPolicy", f"{iam_of}:group/admins"),
-        Request("dynamodb:DeleteTable", TABLE),
-        Request("dynamodb:PutItem", f"{TABLE}-other", {"dynamodb:LeadingKeys": ["TYPE#Instance"]}),
-        Request("sqs:DeleteQueue", f"arn:aws:sqs:{REGION}:{ACCOUNT}:other-small"),
+        AwsRequest("ec2:TerminateInstances", f"{here}:instance/{OWN_ID}", foreign),
+        AwsRequest("ec2:TerminateInstances", f"{here}:instance/{OWN_ID}"),
+        AwsRequest("ec2:DeleteLaunchTemplate", f"{here}:launch-template/lt-0123456789abcdef0", foreign),
+        AwsRequest("ec2:RunInstances", f"{here}:launch-template/lt-0123456789abcdef0", foreign),
+        AwsRequest("ec2:RunInstances", f"{here}:instance/*", {"aws:RequestTag/bullpen:pool": "other"}),
+        AwsRequest("ec2:RunInstances", f"arn:aws:ec2:{REGION}::image/ami-0fedcba9876543210"),
+        AwsRequest("iam:PassRole", f"{iam_of}:role/admin", to_ec2),
+        AwsRequest("iam:PassRole", f"{iam_of}:role/machines", {"iam:PassedToService": "lambda.amazonaws.com"}),
+        AwsRequest("iam:SimulatePrincipalPolicy", f"{iam_of}:group/admins"),
+        AwsRequest("dynamodb:DeleteTable", TABLE),
+        AwsRequest("dynamodb:PutItem", f"{TABLE}-other", {"dynamodb:LeadingKeys": ["TYPE#Instance"]}),
+        AwsRequest("sqs:DeleteQueue", f"arn:aws:sqs:{REGION}:{ACCOUNT}:other-small"),
     ]
     assert those_allowed(iam, control_plane(place_of(SETTINGS, ACCOUNT)), asked, OPERATOR) == []
 
@@ -162,7 +162,7 @@ def test_a_workflow_reaches_records_and_no_secrets_settings_or_signals(iam: Judg
     asked += [on_item(verb, kind) for verb, kind in product(writes, (*SECRETS, *SETS, "Meta", "WS", failure_kind(OWN)))]
     # One item of several is enough to deny a batch.
     both = {"dynamodb:LeadingKeys": ["TYPE#Instance", "TYPE#Secret"]}
-    asked += [Request("dynamodb:BatchGetItem", TABLE, both), Request("dynamodb:Scan", TABLE)]
+    asked += [AwsRequest("dynamodb:BatchGetItem", TABLE, both), AwsRequest("dynamodb:Scan", TABLE)]
     assert those_allowed(iam, policy, asked, OPERATOR) == []
     records = (
         "Instance",
@@ -180,24 +180,24 @@ def test_a_workflow_reaches_records_and_no_secrets_settings_or_signals(iam: Judg
     assert those_allowed(iam, policy, used, OPERATOR) == used
 
 
-def launches() -> list[Request]:
+def launches() -> list[AwsRequest]:
     """All that leads to a machine whose user data the caller chooses."""
     here, to_ec2 = f"arn:aws:ec2:{REGION}:{ACCOUNT}", {"iam:PassedToService": "ec2.amazonaws.com"}
     ours, tagged = {"aws:RequestTag/bullpen:pool": "acme"}, {"aws:ResourceTag/bullpen:pool": "acme"}
     template = f"{here}:launch-template/lt-0123456789abcdef0"
     return [
-        Request("ec2:RunInstances", f"{here}:instance/*", ours),
-        Request("ec2:CreateFleet", f"{here}:fleet/fleet-0123456789abcdef0", ours),
-        Request("ec2:RunInstances", template, tagged),
-        Request("ec2:CreateLaunchTemplate", template, ours),
-        Request("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/machines", to_ec2),
+        AwsRequest("ec2:RunInstances", f"{here}:instance/*", ours),
+        AwsRequest("ec2:CreateFleet", f"{here}:fleet/fleet-0123456789abcdef0", ours),
+        AwsRequest("ec2:RunInstances", template, tagged),
+        AwsRequest("ec2:CreateLaunchTemplate", template, ours),
+        AwsRequest("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/machines", to_ec2),
     ]
 
 
 def test_a_workflow_that_claims_starts_no_machine_and_plants_no_template(iam: Judge) -> None:
     others = [
-        Request("ec2:CreateLaunchTemplateVersion", launches()[2].resource, launches()[2].context),
-        Request("ec2:ModifyInstanceAttribute", OWN, {"aws:ResourceTag/bullpen:pool": "acme"}),
+        AwsRequest("ec2:CreateLaunchTemplateVersion", launches()[2].resource, launches()[2].context),
+        AwsRequest("ec2:ModifyInstanceAttribute", OWN, {"aws:ResourceTag/bullpen:pool": "acme"}),
     ]
     assert those_allowed(iam, workflow(place_of(SETTINGS, ACCOUNT)), [*launches(), *others], OPERATOR) == []
     assert those_allowed(iam, workflow(place_of(SETTINGS, ACCOUNT), launch=True), launches(), OPERATOR) == launches()
@@ -206,6 +206,6 @@ def test_a_workflow_that_claims_starts_no_machine_and_plants_no_template(iam: Ju
 @pytest.mark.parametrize("launch", [False, True])
 def test_a_workflow_ends_machines_of_its_pool_only(iam: Judge, launch: bool) -> None:
     ends = [
-        Request("ec2:TerminateInstances", OWN, {"aws:ResourceTag/bullpen:pool": pool}) for pool in ("acme", "other")
+        AwsRequest("ec2:TerminateInstances", OWN, {"aws:ResourceTag/bullpen:pool": pool}) for pool in ("acme", "other")
     ]
     assert those_allowed(iam, workflow(place_of(SETTINGS, ACCOUNT), launch=launch), ends, OPERATOR) == ends[:1]

@@ -9,7 +9,7 @@ from engines.aws.counted import a_bench
 from engines.aws.tables import a_table
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
-from fakes.proxy import Answer, Call, Forward
+from fakes.proxy import Forward, ProxiedAnswer, ProxiedCall
 
 pytestmark = pytest.mark.real_loop
 
@@ -20,7 +20,7 @@ async def test_when_two_processes_note_the_same_key_at_once_the_earlier_time_sta
     async with a_bench(engines, aws_settings) as bench:
         observations = DynamoObservations(bench.table)
 
-        async def overtaken(call: Call, forward: Forward) -> Answer | None:
+        async def overtaken(call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
             """Another process notes it between the look and the note of this one."""
             await observations.observe("ghosts", ["i-1"], NOW)
             return await forward(call.body)

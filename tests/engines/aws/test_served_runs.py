@@ -13,7 +13,7 @@ from conformance.landing import land
 from engines.aws.counted import a_bench
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
-from fakes.proxy import Answer, Call, Forward
+from fakes.proxy import Forward, ProxiedAnswer, ProxiedCall
 
 pytestmark = pytest.mark.real_loop
 
@@ -27,7 +27,7 @@ async def test_only_the_instances_of_the_page_are_read(
         for number in range(10):
             await land(records, running(f"i-{number}", f"run-{number // 2}"))
 
-        async def noted(call: Call, forward: Forward) -> Answer | None:
+        async def noted(call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
             read.append(len(json.loads(call.body)["RequestItems"][bench.table.name]["Keys"]))
             return await forward(call.body)
 

@@ -15,7 +15,7 @@ from bullpen.engines.system import SystemClock
 from bullpen.model.limits import REASON_LENGTH
 from bullpen.model.signal import SEQ_STEP, Heartbeat, Kind, Pulse, Signal
 from conformance.leases import accepted
-from engines.aws.counted import Bench, a_bench
+from engines.aws.counted import CountedTable, a_bench
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
 from fakes.proxy import Drop, LeaveOut
@@ -163,7 +163,7 @@ async def test_a_number_that_no_agent_reaches_counts_as_none_and_blocks_no_signa
         assert await signals.report(replace(SIGNAL, seq=1))
 
 
-def in_direct_mode(bench: Bench) -> None:
+def in_direct_mode(bench: CountedTable) -> None:
     record = InstanceRecord(InstanceState.CLAIMED, "run-1", "round-1", 0.0)
     bench.agent().report(AgentKind.CLAIM_SEEN, record, "")
 

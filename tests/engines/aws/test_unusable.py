@@ -12,14 +12,14 @@ from bullpen.errors import Conflict
 from bullpen.model.instance import CLAIMED, TERMINATED, Instance
 from bullpen.model.transition import Check, Guard
 from conformance.landing import land
-from engines.aws.tables import Watched, watched
+from engines.aws.tables import CountedRecords, watched
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
 
 pytestmark = pytest.mark.real_loop
 
 
-async def edit(pool: Watched, id: str, **changed: Value | None) -> None:
+async def edit(pool: CountedRecords, id: str, **changed: Value | None) -> None:
     """Write as another program does."""
     expression = Expression()
     await pool.table.update(expression.request(key_of(Instance, id), UpdateExpression=expression.update(changed)))
@@ -62,21 +62,21 @@ async def test_a_check_of_an_unreadable_item_is_a_conflict(engines: Engines, aws
         assert await pool.records.known(["i-2"]) == set()
 
 
-async def unreadable(pool: Watched) -> str:
+async def unreadable(pool: CountedRecords) -> str:
     await edit(pool, "i-1", state=text("draining"))
     return ""
 
 
-async def without_a_story(pool: Watched) -> str:
+async def without_a_story(pool: CountedRecords) -> str:
     await edit(pool, "i-1", story=None)
     return ""
 
 
-async def over_its_size(pool: Watched) -> str:
+async def over_its_size(pool: CountedRecords) -> str:
     return "x" * 410_000
 
 
-async def nearly_over_its_size(pool: Watched) -> str:
+async def nearly_over_its_size(pool: CountedRecords) -> str:
     """The change itself is small: only the table knows that the item would be too large."""
     await edit(pool, "i-1", theirs=text("x" * 399_000))
     return "x" * 12_000
@@ -84,7 +84,7 @@ async def nearly_over_its_size(pool: Watched) -> str:
 
 @pytest.mark.parametrize("spoil", [unreadable, without_a_story, over_its_size, nearly_over_its_size])
 async def test_the_changes_beside_one_that_cannot_land_do(
-    engines: Engines, aws_settings: MakeSettings, spoil: Callable[[Watched], Awaitable[str]]
+    engines: Engines, aws_settings: MakeSettings, spoil: Callable[[CountedRecords], Awaitable[str]]
 ) -> None:
     async with watched(engines, aws_settings) as pool:
         seen = [await land(pool.records, on_offer(f"i-{n}")) for n in range(4)]

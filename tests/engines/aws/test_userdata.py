@@ -30,7 +30,7 @@ from bullpen.engines.aws.dynamodb.items import encode, key_of, raw_key
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.errors import ConfigError
 from bullpen.model.instance import Instance
-from engines.aws.machine import INSTANCE, NOTE, PATIENCE, Cloud, Machine, a_cloud, a_process
+from engines.aws.machine import INSTANCE, NOTE, PATIENCE, BootedMachine, MachineCloud, a_cloud, a_process
 from engines.aws.tables import a_table
 from fakes.aws_fixtures import MakeSettings
 
@@ -51,7 +51,7 @@ def unpacked(text: str) -> zipfile.ZipFile:
 
 
 @pytest.fixture
-def cloud() -> Iterator[Cloud]:
+def cloud() -> Iterator[MachineCloud]:
     with a_cloud() as cloud:
         cloud.items["TYPE#Agent", f"ID#{AGENT.sha256}"] = {"archive": {"B": base64.b64encode(AGENT.content).decode()}}
         cloud.items["TYPE#Instance", f"ID#{INSTANCE}"] = RECORD
@@ -126,9 +126,9 @@ def test_too_much_is_refused_with_the_scripts_share() -> None:
     ],
 )
 def test_python_is_found_or_installed_and_the_agent_started(
-    tmp_path: Path, cloud: Cloud, system: str, installed: list[str]
+    tmp_path: Path, cloud: MachineCloud, system: str, installed: list[str]
 ) -> None:
-    machine = Machine(tmp_path, cloud.url, system)
+    machine = BootedMachine(tmp_path, cloud.url, system)
     answer = machine.boot(text_of())
     assert answer.returncode == 0, machine.log
     state = machine.root / "var/lib/bullpen"
@@ -149,8 +149,8 @@ def test_python_is_found_or_installed_and_the_agent_started(
     assert cloud.reported is None
 
 
-def test_the_agent_gets_its_identity_in_a_file_for_root_only(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url)
+def test_the_agent_gets_its_identity_in_a_file_for_root_only(tmp_path: Path, cloud: MachineCloud) -> None:
+    machine = BootedMachine(tmp_path, cloud.url)
     machine.boot(text_of())
     path = machine.root / "var/lib/bullpen/agent.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -164,7 +164,7 @@ def test_the_agent_gets_its_identity_in_a_file_for_root_only(tmp_path: Path, clo
     assert json.loads(path.read_text()) == {**told(SETTINGS), **own, "endpoint": cloud.url}
 
 
-def stop_post(machine: Machine) -> subprocess.CompletedProcess[bytes]:
+def stop_post(machine: BootedMachine) -> subprocess.CompletedProcess[bytes]:
     """What systemd does last when the agent's unit stops."""
     unit = (machine.root / "etc/systemd/system/bullpen-agent.service").read_text().splitlines()
     command = [line for line in unit if line.startswith("ExecStopPost=")][-1].removeprefix("ExecStopPost=")
@@ -172,8 +172,8 @@ def stop_post(machine: Machine) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(shlex.split(command), env=environment, check=False)
 
 
-def test_the_machine_ends_with_its_agent(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url)
+def test_the_machine_ends_with_its_agent(tmp_path: Path, cloud: MachineCloud) -> None:
+    machine = BootedMachine(tmp_path, cloud.url)
     machine.boot(text_of())
     unit = (machine.root / "etc/systemd/system/bullpen-agent.service").read_text().splitlines()
     pyz, config = f"{machine.root}/opt/bullpen/agent-{AGENT.version}.pyz", f"{machine.root}/var/lib/bullpen/agent.json"
@@ -185,8 +185,8 @@ def test_the_machine_ends_with_its_agent(tmp_path: Path, cloud: Cloud) -> None:
     assert f"StandardError=append:{machine.root}/var/lib/bullpen/agent.log" in unit
 
 
-def test_booting_twice_changes_nothing(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url)
+def test_booting_twice_changes_nothing(tmp_path: Path, cloud: MachineCloud) -> None:
+    machine = BootedMachine(tmp_path, cloud.url)
     machine.boot(text_of())
     for name in ("iptables", "ip6tables"):
         machine.stub(name)  # the rule is there
@@ -204,8 +204,8 @@ def test_booting_twice_changes_nothing(tmp_path: Path, cloud: Cloud) -> None:
     ]
 
 
-def test_no_daemon_starts_anything_for_jobs_later(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url)
+def test_no_daemon_starts_anything_for_jobs_later(tmp_path: Path, cloud: MachineCloud) -> None:
+    machine = BootedMachine(tmp_path, cloud.url)
     lists = [machine.root / "etc" / name for name in ("cron.allow", "at.allow")]
     for _ in range(2):
         assert machine.boot(text_of()).returncode == 0, machine.log
@@ -213,8 +213,8 @@ def test_no_daemon_starts_anything_for_jobs_later(tmp_path: Path, cloud: Cloud) 
     assert {stat.S_IMODE(path.stat().st_mode) for path in lists} == {0o644}, "crontab and at read them as any user"
 
 
-def test_an_image_s_own_lists_of_whom_daemons_serve_stay_as_they_are(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url)
+def test_an_image_s_own_lists_of_whom_daemons_serve_stay_as_they_are(tmp_path: Path, cloud: MachineCloud) -> None:
+    machine = BootedMachine(tmp_path, cloud.url)
     own = {"cron.allow": "runner\n", "at.allow": "", "at.deny": "daemon\n"}
     (machine.root / "etc").mkdir()
     for name, text in own.items():
@@ -224,8 +224,8 @@ def test_an_image_s_own_lists_of_whom_daemons_serve_stay_as_they_are(tmp_path: P
     assert found == own
 
 
-def test_an_installation_that_fails_at_first_is_tried_again(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url, "ubuntu")
+def test_an_installation_that_fails_at_first_is_tried_again(tmp_path: Path, cloud: MachineCloud) -> None:
+    machine = BootedMachine(tmp_path, cloud.url, "ubuntu")
     locked = '[[ $(grep -c "install python3.11" "$CALLS") -gt 2 ]] || exit 100\n'
     apt = (machine.stubs / "apt-get").read_text()
     machine.stub("apt-get", apt.replace("\ncase", f'\n[[ "$*" == *update ]] && exit\n{locked}case'))
@@ -233,8 +233,8 @@ def test_an_installation_that_fails_at_first_is_tried_again(tmp_path: Path, clou
     assert machine.calls.count("sleep 5") == 2
 
 
-def test_a_machine_that_cannot_get_python_is_ended(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url, "amazon")
+def test_a_machine_that_cannot_get_python_is_ended(tmp_path: Path, cloud: MachineCloud) -> None:
+    machine = BootedMachine(tmp_path, cloud.url, "amazon")
     machine.stub("dnf", "#!/bin/bash\necho no such package >&2\nexit 1\n")
     answer = machine.boot(text_of())
     assert answer.returncode != 0
@@ -242,7 +242,7 @@ def test_a_machine_that_cannot_get_python_is_ended(tmp_path: Path, cloud: Cloud)
     assert "no such package" in answer.stdout  # the console is all there is
 
 
-def fails_and_is_reported(machine: Machine, cloud: Cloud, text: str) -> dict[str, Any]:
+def fails_and_is_reported(machine: BootedMachine, cloud: MachineCloud, text: str) -> dict[str, Any]:
     assert machine.boot(text).returncode != 0
     assert machine.calls[-1] == "shutdown -h now"
     assert not [call for call in machine.calls if call.startswith("systemctl start")]
@@ -250,10 +250,10 @@ def fails_and_is_reported(machine: Machine, cloud: Cloud, text: str) -> dict[str
     return cloud.reported
 
 
-def test_a_corrupted_agent_never_runs_and_is_reported(tmp_path: Path, cloud: Cloud) -> None:
+def test_a_corrupted_agent_never_runs_and_is_reported(tmp_path: Path, cloud: MachineCloud) -> None:
     content = AGENT.content[:-1] + bytes([AGENT.content[-1] ^ 1])
     cloud.items["TYPE#Agent", f"ID#{AGENT.sha256}"] = {"archive": {"B": base64.b64encode(content).decode()}}
-    machine = Machine(tmp_path, cloud.url)
+    machine = BootedMachine(tmp_path, cloud.url)
     signal = fails_and_is_reported(machine, cloud, text_of())
     assert signal["value"] == {"M": {"signal": {"S": "UD_FAILED"}, "runId": RECORD["runId"]}}
     assert signal["round"] == RECORD["round"]
@@ -261,15 +261,15 @@ def test_a_corrupted_agent_never_runs_and_is_reported(tmp_path: Path, cloud: Clo
     assert not list(machine.root.rglob("agent-*.pyz"))
 
 
-def test_an_agent_that_the_table_does_not_have_is_reported_with_the_remedy(tmp_path: Path, cloud: Cloud) -> None:
+def test_an_agent_that_the_table_does_not_have_is_reported_with_the_remedy(tmp_path: Path, cloud: MachineCloud) -> None:
     del cloud.items["TYPE#Agent", f"ID#{AGENT.sha256}"]
-    signal = fails_and_is_reported(Machine(tmp_path, cloud.url), cloud, text_of())
+    signal = fails_and_is_reported(BootedMachine(tmp_path, cloud.url), cloud, text_of())
     assert "table pool-1 has no agent" in signal["text"]["S"]
     assert "run `bullpen refresh`" in signal["text"]["S"]
 
 
-def test_a_machine_that_starts_again_ends_in_its_second_life_only(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url)
+def test_a_machine_that_starts_again_ends_in_its_second_life_only(tmp_path: Path, cloud: MachineCloud) -> None:
+    machine = BootedMachine(tmp_path, cloud.url)
     machine.boot(text_of())
     units = machine.root / "etc/systemd/system"
     wanted = units / "multi-user.target.wants/bullpen-again.service"
@@ -283,9 +283,9 @@ def test_a_machine_that_starts_again_ends_in_its_second_life_only(tmp_path: Path
 
 @pytest.mark.parametrize("hanging", ["dnf", "systemctl"])
 def test_a_boot_that_hangs_is_ended_by_the_clock_and_so_is_its_second_life(
-    tmp_path: Path, cloud: Cloud, hanging: str
+    tmp_path: Path, cloud: MachineCloud, hanging: str
 ) -> None:
-    machine = Machine(tmp_path, cloud.url, "amazon")
+    machine = BootedMachine(tmp_path, cloud.url, "amazon")
     machine.stub(hanging, "#!/bin/bash\nkill -KILL $PPID\n")  # as far as it gets
     machine.boot(text_of())
     assert machine.calls[0] == "shutdown -h +20"
@@ -293,40 +293,42 @@ def test_a_boot_that_hangs_is_ended_by_the_clock_and_so_is_its_second_life(
     assert (machine.root / "etc/systemd/system/multi-user.target.wants/bullpen-again.service").exists()
 
 
-def no_room_for_the_log(machine: Machine) -> None:
+def no_room_for_the_log(machine: BootedMachine) -> None:
     (machine.root / "var/log").mkdir(parents=True)
     (machine.root / "var/log/bullpen-boot.log").symlink_to("/dev/full")
     machine.stub("tail")  # the device has no end
 
 
-def a_log_that_cannot_be_opened(machine: Machine) -> None:
+def a_log_that_cannot_be_opened(machine: BootedMachine) -> None:
     (machine.root / "var/log/bullpen-boot.log").mkdir(parents=True)
 
 
-def a_disk_that_takes_nothing(machine: Machine) -> None:
+def a_disk_that_takes_nothing(machine: BootedMachine) -> None:
     (machine.root / "var").write_text("not a folder")
 
 
 @pytest.mark.parametrize("broken", [no_room_for_the_log, a_log_that_cannot_be_opened, a_disk_that_takes_nothing])
 def test_a_machine_whose_disk_is_full_or_broken_is_ended(
-    tmp_path: Path, cloud: Cloud, broken: Callable[[Machine], None]
+    tmp_path: Path, cloud: MachineCloud, broken: Callable[[BootedMachine], None]
 ) -> None:
-    machine = Machine(tmp_path, cloud.url)
+    machine = BootedMachine(tmp_path, cloud.url)
     broken(machine)
     assert machine.boot(text_of()).returncode != 0
     assert machine.calls[-1] == "shutdown -h now"
 
 
-def test_a_kernel_without_ipv6_needs_no_rule_for_it(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url)
+def test_a_kernel_without_ipv6_needs_no_rule_for_it(tmp_path: Path, cloud: MachineCloud) -> None:
+    machine = BootedMachine(tmp_path, cloud.url)
     (machine.root / "proc/net/if_inet6").unlink()
     machine.stub("ip6tables", f"{NOTE}exit 3\n")
     assert machine.boot(text_of()).returncode == 0, machine.log
     assert not [call for call in machine.calls if call.startswith("ip6tables")]
 
 
-def test_an_agent_that_cannot_be_started_is_reported_before_its_machine_ends(tmp_path: Path, cloud: Cloud) -> None:
-    machine = Machine(tmp_path, cloud.url)
+def test_an_agent_that_cannot_be_started_is_reported_before_its_machine_ends(
+    tmp_path: Path, cloud: MachineCloud
+) -> None:
+    machine = BootedMachine(tmp_path, cloud.url)
     machine.stub("systemctl", f"{NOTE}[[ $1 != start ]]\n")
     machine.boot(text_of())
     assert cloud.reported is not None
@@ -337,9 +339,9 @@ def test_an_agent_that_cannot_be_started_is_reported_before_its_machine_ends(tmp
 
 
 def test_an_agent_that_ends_before_anybody_relies_on_its_unit_still_ends_the_machine(
-    tmp_path: Path, cloud: Cloud
+    tmp_path: Path, cloud: MachineCloud
 ) -> None:
-    machine = Machine(tmp_path, cloud.url)
+    machine = BootedMachine(tmp_path, cloud.url)
     machine.stub("systemctl", f"{NOTE}[[ $1 != is-active ]]\n")
     assert machine.boot(text_of()).returncode != 0
     assert machine.calls[-1] == "shutdown -h now"
@@ -348,9 +350,9 @@ def test_an_agent_that_ends_before_anybody_relies_on_its_unit_still_ends_the_mac
 
 @pytest.mark.parametrize("command", ["useradd", "iptables", "ip6tables", "systemctl"])
 def test_a_machine_that_cannot_be_set_up_runs_no_agent_and_is_reported(
-    tmp_path: Path, cloud: Cloud, command: str
+    tmp_path: Path, cloud: MachineCloud, command: str
 ) -> None:
-    machine = Machine(tmp_path, cloud.url)
+    machine = BootedMachine(tmp_path, cloud.url)
     machine.stub(command, '#!/bin/bash\necho "out of order" >&2\nexit 4\n')
     signal = fails_and_is_reported(machine, cloud, text_of())
     assert "out of order" in signal["text"]["S"]
@@ -359,9 +361,9 @@ def test_a_machine_that_cannot_be_set_up_runs_no_agent_and_is_reported(
 
 @pytest.mark.parametrize(("system", "package"), [("amazon", "iptables-nft"), ("ubuntu", "iptables")])
 def test_a_firewall_that_is_missing_is_installed_or_the_boot_fails(
-    tmp_path: Path, cloud: Cloud, system: str, package: str
+    tmp_path: Path, cloud: MachineCloud, system: str, package: str
 ) -> None:
-    machine = Machine(tmp_path, cloud.url, system)
+    machine = BootedMachine(tmp_path, cloud.url, system)
     machine.remove("iptables")
     signal = fails_and_is_reported(machine, cloud, text_of())  # installed, says the stub; and still not there
     assert "iptables" in signal["text"]["S"]
@@ -383,7 +385,7 @@ async def reported(table: TableClient) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.real_loop
 async def test_below_a_root_of_its_own_the_agent_really_starts(
-    tmp_path: Path, aws_settings: MakeSettings, cloud: Cloud
+    tmp_path: Path, aws_settings: MakeSettings, cloud: MachineCloud
 ) -> None:
     settings = aws_settings(agent=Agent(pre_runner_script="echo booted > ../booted"))
     async with a_table(settings.aws) as table:

@@ -37,7 +37,7 @@ from conformance.landing import land, stored
 from engines.aws.tables import cancelled, watched
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
-from fakes.proxy import Answer, Call, Drop, Failure, Fault, Forward, Refuse
+from fakes.proxy import Drop, Failure, Fault, Forward, ProxiedAnswer, ProxiedCall, Refuse
 
 pytestmark = pytest.mark.real_loop
 
@@ -217,7 +217,7 @@ class OncePerItem:
         self.requests: Counter[str] = Counter()
         self._fault = fault
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         item = json.loads(call.body)["Key"]["SK"]["S"]
         self.requests[item] += 1
         return await (self._fault(call, forward) if self.requests[item] == 1 else forward(call.body))

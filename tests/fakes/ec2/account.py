@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fakes.ec2.catalogue import InstanceType
-from fakes.ec2.faults import Faults
+from fakes.ec2.faults import Ec2Faults
 from fakes.ec2.ground import Subnet
 
 STATE_CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopped": 80}
@@ -33,7 +33,7 @@ class Timings:
 
 
 @dataclass
-class Clock:
+class AccountClock:
     ahead: timedelta = timedelta()
 
     def now(self) -> datetime:
@@ -58,7 +58,7 @@ class Notice:
 
 
 @dataclass
-class Instance:
+class Ec2Instance:
     id: str
     kind: InstanceType
     market: str
@@ -80,7 +80,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Credentials:
+class InstanceCredentials:
     """What the metadata service handed out to an instance."""
 
     key: str
@@ -91,30 +91,30 @@ class Credentials:
 
 
 @dataclass
-class Account:
-    clock: Clock = field(default_factory=Clock)
+class Ec2Account:
+    clock: AccountClock = field(default_factory=AccountClock)
     timings: Timings = field(default_factory=Timings)
-    faults: Faults = field(default_factory=Faults)
+    faults: Ec2Faults = field(default_factory=Ec2Faults)
     templates: dict[str, Template] = field(default_factory=dict)
-    instances: dict[str, Instance] = field(default_factory=dict)
+    instances: dict[str, Ec2Instance] = field(default_factory=dict)
     fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
     replays: dict[tuple[str, str], tuple[str, dict[str, Any]]] = field(default_factory=dict)
     """(action, client token) → the request and its answer"""
     calls: Counter[str] = field(default_factory=Counter)
-    credentials: dict[str, Credentials] = field(default_factory=dict)  # by access key
-    launched: Callable[[Instance], None] = lambda instance: None
-    ended: Callable[[Instance], None] = lambda instance: None
+    credentials: dict[str, InstanceCredentials] = field(default_factory=dict)  # by access key
+    launched: Callable[[Ec2Instance], None] = lambda instance: None
+    ended: Callable[[Ec2Instance], None] = lambda instance: None
 
     def forget(self) -> None:
         """Back to an empty account; what hears of launches and ends still does, and ends what runs."""
         for instance in self.instances.values():
             self.end(instance, "reset")
         self.faults.withdrawn.set()
-        fresh = Account(launched=self.launched, ended=self.ended)
+        fresh = Ec2Account(launched=self.launched, ended=self.ended)
         for each in dataclasses.fields(self):
             setattr(self, each.name, getattr(fresh, each.name))
 
-    def state_of(self, instance: Instance) -> str:
+    def state_of(self, instance: Ec2Instance) -> str:
         now = self.clock.now()
         if instance.is_stopped:
             return "stopped"
@@ -124,7 +124,7 @@ class Account:
         over_at = instance.ended_at + timedelta(seconds=self.timings.shutdown)
         return "terminated" if now >= over_at and not instance.has_processes else "shutting-down"
 
-    def seen_after(self, lag: float) -> dict[str, Instance]:
+    def seen_after(self, lag: float) -> dict[str, Ec2Instance]:
         """Those launched at least `lag` seconds ago, until some time after their end, when EC2 forgets them."""
         now, visible = self.clock.now(), timedelta(seconds=self.timings.terminated_visible)
         return {
@@ -133,7 +133,7 @@ class Account:
             if now >= one.launched_at + timedelta(seconds=lag) and (not one.ended_at or now < one.ended_at + visible)
         }
 
-    def end(self, instance: Instance, reason: str) -> None:
+    def end(self, instance: Ec2Instance, reason: str) -> None:
         """Terminate, unless that has happened."""
         if instance.ended_at is None:
             instance.ended_at = self.clock.now()
@@ -141,7 +141,7 @@ class Account:
             instance.is_stopped = False
             self.ended(instance)
 
-    def shut_itself_down(self, instance: Instance) -> None:
+    def shut_itself_down(self, instance: Ec2Instance) -> None:
         """What the template says of a shutdown from inside; by default the machine is only stopped, and still there."""
         if instance.data.get("InstanceInitiatedShutdownBehavior") == "terminate":
             self.end(instance, "Client.InstanceInitiatedShutdown")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fakes.ec2 import requirements
-from fakes.ec2.account import Account, Instance, Template, new_id
+from fakes.ec2.account import Ec2Account, Ec2Instance, Template, new_id
 from fakes.ec2.catalogue import ON_DEMAND, SPOT, TYPES, InstanceType
 from fakes.ec2.ground import ALL_IMAGES, ALL_SUBNETS, PROFILE, PROFILE_ARN, SECURITY_GROUP, SUBNETS, Subnet
 from fakes.ec2.models import ec2_shape
@@ -41,9 +41,9 @@ class Offer:
 
 
 @dataclass
-class Outcome:
+class FleetOutcome:
     market: str
-    launches: list[tuple[Offer, Instance]] = field(default_factory=list)
+    launches: list[tuple[Offer, Ec2Instance]] = field(default_factory=list)
     errors: list[dict[str, Any]] = field(default_factory=list)
 
     def fail(self, offer: Offer, code: str, message: str, instance_type: str | None = None) -> None:
@@ -54,8 +54,10 @@ class Outcome:
 Pool = tuple[Offer, InstanceType]
 
 
-def allocate(account: Account, fleet_id: str, params: Params, offers: list[Offer], market: str, count: int) -> Outcome:
-    outcome = Outcome(market)
+def allocate(
+    account: Ec2Account, fleet_id: str, params: Params, offers: list[Offer], market: str, count: int
+) -> FleetOutcome:
+    outcome = FleetOutcome(market)
     limit = count
     if spoiled := account.faults.spoiling():
         outcome.fail(offers[0], spoiled.code, spoiled.message)
@@ -76,7 +78,7 @@ def allocate(account: Account, fleet_id: str, params: Params, offers: list[Offer
     return outcome
 
 
-def _pools(offers: list[Offer], outcome: Outcome) -> list[Pool]:
+def _pools(offers: list[Offer], outcome: FleetOutcome) -> list[Pool]:
     """Every pool that could serve, the cheapest first; what is wrong with an offer becomes its error."""
     pools: list[Pool] = []
     for offer in offers:
@@ -116,7 +118,7 @@ def _mistake(offer: Offer, market: str) -> tuple[str, str] | None:
     return None
 
 
-def _single(account: Account, pools: list[Pool], options: dict[str, Any], market: str) -> list[Pool]:
+def _single(account: Ec2Account, pools: list[Pool], options: dict[str, Any], market: str) -> list[Pool]:
     """One type, or one zone, where the request asks for that: whichever has most room."""
 
     def room(kept: list[Pool]) -> int:
@@ -131,7 +133,7 @@ def _single(account: Account, pools: list[Pool], options: dict[str, Any], market
     return pools
 
 
-def _take(account: Account, pools: list[Pool], count: int, outcome: Outcome) -> list[tuple[Pool, int]]:
+def _take(account: Ec2Account, pools: list[Pool], count: int, outcome: FleetOutcome) -> list[tuple[Pool, int]]:
     """How many of each pool; the budgets of `Faults.capacity` may span several, so they are drawn and put back."""
     market, missing = outcome.market, count
     taken: list[tuple[Pool, int]] = []
@@ -156,21 +158,27 @@ def _take(account: Account, pools: list[Pool], count: int, outcome: Outcome) -> 
     return taken
 
 
-def vcpus_left(account: Account, market: str, taken: list[tuple[Pool, int]]) -> float:
+def vcpus_left(account: Ec2Account, market: str, taken: list[tuple[Pool, int]]) -> float:
     alive = [one for one in account.instances.values() if one.market == market and one.ended_at is None]
     used = sum(one.kind.vcpus for one in alive) + sum(kind.vcpus * number for (_, kind), number in taken)
     return account.faults.quotas[market] - used
 
 
 def _launch(
-    account: Account, fleet_id: str, reservation_id: str, params: Params, offer: Offer, kind: InstanceType, market: str
-) -> Instance:
+    account: Ec2Account,
+    fleet_id: str,
+    reservation_id: str,
+    params: Params,
+    offer: Offer,
+    kind: InstanceType,
+    market: str,
+) -> Ec2Instance:
     automatic = {
         "aws:ec2:fleet-id": fleet_id,
         "aws:ec2launchtemplate:id": offer.template.id,
         "aws:ec2launchtemplate:version": str(offer.version),
     }
-    instance = Instance(
+    instance = Ec2Instance(
         id=new_id("i"),
         kind=kind,
         market=market,

@@ -11,17 +11,17 @@ from typing import Any
 
 from aiohttp import web
 
-from fakes.ec2.account import Account, Instance, Notice
+from fakes.ec2.account import Ec2Account, Ec2Instance, Notice
 from fakes.ec2.catalogue import SPOT
-from fakes.ec2.faults import EVER, Capacity, Lost, Refused, Slow, Spoiled
+from fakes.ec2.faults import EVER, Capacity, Lost, RefusedAction, SlowAction, Spoiled
 from fakes.ec2.machines import Machines
 
 LOOPBACK = ("127.0.0.1", "::1")
 
 
 @dataclass
-class Commands:
-    account: Account
+class ControlCommands:
+    account: Ec2Account
     machines: Machines
 
     async def serve(self, request: web.Request) -> web.Response:
@@ -51,12 +51,12 @@ class Commands:
         faults = self.account.faults
         return {
             "capacity": lambda **entry: faults.capacity.append(Capacity(**entry)),
-            "refuse": lambda times, **entry: faults.refused.append(Refused(times=_times(times), **entry)),
+            "refuse": lambda times, **entry: faults.refused.append(RefusedAction(times=_times(times), **entry)),
             "spoil": lambda times, launches, **entry: faults.spoiled.append(
                 Spoiled(times=_times(times), launches=_times(launches), **entry)
             ),
             "lose_answer": lambda times, **entry: faults.lost.append(Lost(times=_times(times), **entry)),
-            "slow": lambda times, **entry: faults.slow.append(Slow(times=_times(times), **entry)),
+            "slow": lambda times, **entry: faults.slow.append(SlowAction(times=_times(times), **entry)),
             "deny": lambda action: faults.denied.add(action),
             "allow": lambda action: faults.denied.discard(action),
             "quota": lambda market, vcpus: faults.quotas.update({market: vcpus}),
@@ -77,7 +77,7 @@ class Commands:
             "timings": asdict(account.timings),
         }
 
-    def _shown(self, instance: Instance) -> dict[str, Any]:
+    def _shown(self, instance: Ec2Instance) -> dict[str, Any]:
         return {
             "state": self.account.state_of(instance),
             "type": instance.kind.name,

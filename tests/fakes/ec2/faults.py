@@ -26,7 +26,7 @@ class Capacity:
 
 
 @dataclass
-class Refused:
+class RefusedAction:
     """The action answers with an error and does nothing."""
 
     action: str
@@ -55,7 +55,7 @@ class Lost:
 
 
 @dataclass
-class Slow:
+class SlowAction:
     """The action answers, or for `before` even begins, only after so many seconds."""
 
     action: str
@@ -64,16 +64,16 @@ class Slow:
     times: int
 
 
-Fault = TypeVar("Fault", Refused, Lost, Slow)
+Fault = TypeVar("Fault", RefusedAction, Lost, SlowAction)
 
 
 @dataclass
-class Faults:
+class Ec2Faults:
     capacity: list[Capacity] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedAction] = field(default_factory=list)
     spoiled: list[Spoiled] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
-    slow: list[Slow] = field(default_factory=list)
+    slow: list[SlowAction] = field(default_factory=list)
     denied: set[str] = field(default_factory=set)  # "ec2:CreateFleet", as a policy names it
     quotas: dict[str, float] = field(default_factory=lambda: {"on-demand": 100_000.0, "spot": 100_000.0})  # vCPUs
     withdrawn: asyncio.Event = field(default_factory=asyncio.Event)  # set by a reset: what still waits has no business
@@ -85,13 +85,13 @@ class Faults:
         for entry in self._covering(instance_type, zone, market):
             entry.left -= count
 
-    def refusal(self, action: str) -> Refused | None:
+    def refusal(self, action: str) -> RefusedAction | None:
         return self._next(self.refused, action)
 
     def loss(self, action: str) -> Lost | None:
         return self._next(self.lost, action)
 
-    def slowness(self, action: str, is_before: bool) -> Slow | None:
+    def slowness(self, action: str, is_before: bool) -> SlowAction | None:
         return self._next([one for one in self.slow if one.is_before is is_before], action)
 
     def spoiling(self) -> Spoiled | None:

@@ -5,7 +5,7 @@ import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from fakes.ec2.refusal import Refusal, invalid
+from fakes.ec2.refusal import Ec2Refusal, invalid
 
 Item = TypeVar("Item")
 MOST_FILTER_VALUES = 200
@@ -20,7 +20,7 @@ def filtered(
     """
     found = list(items)
     if sum(len(one.get("Values", ())) for one in filters) > MOST_FILTER_VALUES:
-        raise Refusal("FilterLimitExceeded", f"at most {MOST_FILTER_VALUES} filter values are allowed")
+        raise Ec2Refusal("FilterLimitExceeded", f"at most {MOST_FILTER_VALUES} filter values are allowed")
     for one in filters:
         name, patterns = one["Name"], one.get("Values", [])
         found = [item for item in found if _matches(_known(values_of(item, name), name), patterns)]
@@ -53,7 +53,7 @@ def _begin(token: str) -> int:
     try:
         return int(base64.urlsafe_b64decode(token).decode().removeprefix("from "))
     except ValueError:
-        raise Refusal("InvalidNextToken", f"{token!r} is not a token of ours") from None
+        raise Ec2Refusal("InvalidNextToken", f"{token!r} is not a token of ours") from None
 
 
 def _known(values: Sequence[str] | None, name: str) -> Sequence[str]:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from fakes.ec2 import requirements, templates
-from fakes.ec2.account import Account
-from fakes.ec2.allocation import Offer, Outcome, allocate
+from fakes.ec2.account import Ec2Account
+from fakes.ec2.allocation import FleetOutcome, Offer, allocate
 from fakes.ec2.catalogue import ON_DEMAND, SPOT
 from fakes.ec2.ground import ALL_SUBNETS
 from fakes.ec2.reading import Params
-from fakes.ec2.refusal import Refusal, invalid
+from fakes.ec2.refusal import Ec2Refusal, invalid
 from fakes.ec2.replay import replayed
 from fakes.ec2.writing import Answer
 
@@ -26,11 +26,11 @@ BY_ATTRIBUTES = {  # the only strategies that may choose types by their attribut
 OPTIONS = {SPOT: "SpotOptions", ON_DEMAND: "OnDemandOptions"}
 
 
-def create(account: Account, params: Params) -> Answer:
+def create(account: Ec2Account, params: Params) -> Answer:
     return replayed(account, "CreateFleet", params, lambda: _create(account, params))
 
 
-def _create(account: Account, params: Params) -> Answer:
+def _create(account: Ec2Account, params: Params) -> Answer:
     _check_request(params)
     _check_pools(params)
     offers = [offer for config in params["LaunchTemplateConfigs"] for offer in _offers(account, config)]
@@ -55,7 +55,7 @@ def _check_request(params: Params) -> None:
             f"Type is {params.get('Type', 'omitted, which means maintain')}; only instant fleets are played here"
         )
     if not params["LaunchTemplateConfigs"]:
-        raise Refusal("MissingParameter", "The request must contain a launch template")
+        raise Ec2Refusal("MissingParameter", "The request must contain a launch template")
     for specification in params.get("TagSpecifications", []):
         if specification.get("ResourceType") not in ("fleet", "instance"):
             raise invalid(
@@ -75,25 +75,27 @@ def _check_pools(params: Params) -> None:
             raise invalid(f"An instant fleet takes exactly one subnet in an override: {id}")
         if subnet := ALL_SUBNETS.get(id):
             if subnets.setdefault(subnet.zone, id) != id:
-                raise Refusal("InvalidFleetConfig", "The fleet configuration contains duplicate instance pools.")
+                raise Ec2Refusal("InvalidFleetConfig", "The fleet configuration contains duplicate instance pools.")
         elif id:
-            raise Refusal("InvalidSubnetID.NotFound", f"The subnet ID '{id}' does not exist")
+            raise Ec2Refusal("InvalidSubnetID.NotFound", f"The subnet ID '{id}' does not exist")
     structures = [one["InstanceRequirements"] for one in overrides if "InstanceRequirements" in one]
     if len(structures) > MOST_REQUIREMENTS:
-        raise Refusal(
+        raise Ec2Refusal(
             "InvalidFleetConfig", f"At most {MOST_REQUIREMENTS} InstanceRequirements are allowed in a request."
         )
     for structure in structures:
         requirements.check(structure)
     if any("InstanceType" in one and "InstanceRequirements" in one for one in overrides):
-        raise Refusal("InvalidParameterCombination", "InstanceType and InstanceRequirements can't be used together")
+        raise Ec2Refusal("InvalidParameterCombination", "InstanceType and InstanceRequirements can't be used together")
 
 
-def _offers(account: Account, config: dict[str, Any]) -> Iterator[Offer]:
+def _offers(account: Ec2Account, config: dict[str, Any]) -> Iterator[Offer]:
     """The template with each of its overrides laid over it."""
     named = config.get("LaunchTemplateSpecification", {})
     if "Version" not in named:
-        raise Refusal("MissingParameter", "The request must contain the parameter launchTemplateSpecification.version")
+        raise Ec2Refusal(
+            "MissingParameter", "The request must contain the parameter launchTemplateSpecification.version"
+        )
     template = templates.find(account, named)
     version = templates.resolve(template, named["Version"])
     for override in config.get("Overrides") or [{}]:
@@ -116,7 +118,7 @@ def _targets(params: Params) -> dict[str, int]:
     if rest:
         default = asked.get("DefaultTargetCapacityType")
         if default not in counts:
-            raise Refusal("MissingParameter", "DefaultTargetCapacityType says which market the rest is of")
+            raise Ec2Refusal("MissingParameter", "DefaultTargetCapacityType says which market the rest is of")
         counts[default] += rest
     return {market: count for market, count in counts.items() if count}
 
@@ -125,11 +127,11 @@ def _check_market(options: dict[str, Any], market: str, offers: list[Offer]) -> 
     strategy = options.get("AllocationStrategy", "lowest-price")
     if any("InstanceRequirements" in offer.data for offer in offers):
         if strategy not in BY_ATTRIBUTES[market]:
-            raise Refusal(
+            raise Ec2Refusal(
                 "InvalidFleetConfig", f"{strategy} can't be used with InstanceRequirements for {market} capacity"
             )
         if any("WeightedCapacity" in offer.override or "Priority" in offer.override for offer in offers):
-            raise Refusal("InvalidFleetConfig", "weights and priorities can't be used with InstanceRequirements")
+            raise Ec2Refusal("InvalidFleetConfig", "weights and priorities can't be used with InstanceRequirements")
     minimum = options.get("MinTargetCapacity")
     if minimum is not None:
         if not options.get("SingleInstanceType") and not options.get("SingleAvailabilityZone"):
@@ -138,7 +140,7 @@ def _check_market(options: dict[str, Any], market: str, offers: list[Offer]) -> 
             raise invalid(f"MinTargetCapacity must be 0 to {MOST_MINIMUM}")
 
 
-def _answer(fleet_id: str, outcomes: list[Outcome]) -> Answer:
+def _answer(fleet_id: str, outcomes: list[FleetOutcome]) -> Answer:
     """Instances in groups of one pool each; neither key where there is nothing to say."""
     groups: dict[tuple[Offer, str, str], list[str]] = {}
     for outcome in outcomes:

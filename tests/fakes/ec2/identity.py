@@ -1,9 +1,9 @@
 """STS, IAM and Service Quotas: the identity of the caller, what it may do, and how much."""
 
-from fakes.ec2.account import Account
+from fakes.ec2.account import Ec2Account
 from fakes.ec2.ground import ACCOUNT, OPERATOR_ARN, PROFILE, PROFILE_ARN, REGION, ROLE, ROLE_ARN
 from fakes.ec2.reading import Params
-from fakes.ec2.refusal import Refusal
+from fakes.ec2.refusal import Ec2Refusal
 from fakes.ec2.writing import Answer
 
 QUOTAS = {
@@ -20,16 +20,16 @@ def caller(instance_id: str | None) -> Answer:
     return {"UserId": f"AROAC10D000000000001:{instance_id}", "Account": ACCOUNT, "Arn": arn}
 
 
-def instance_profile(account: Account, params: Params) -> Answer:
+def instance_profile(account: Ec2Account, params: Params) -> Answer:
     if params["InstanceProfileName"] != PROFILE:
-        raise Refusal("NoSuchEntity", f"Instance Profile {params['InstanceProfileName']} cannot be found.")
+        raise Ec2Refusal("NoSuchEntity", f"Instance Profile {params['InstanceProfileName']} cannot be found.")
     made = account.clock.now()
     role = {"Path": "/", "RoleName": ROLE, "RoleId": "AROAC10D000000000001", "Arn": ROLE_ARN, "CreateDate": made}
     profile = {"InstanceProfileName": PROFILE, "InstanceProfileId": "AIPAC10D0000000000001", "Arn": PROFILE_ARN}
     return {"InstanceProfile": {**profile, "Path": "/", "CreateDate": made, "Roles": [role]}}
 
 
-def simulate_policy(account: Account, params: Params) -> Answer:
+def simulate_policy(account: Ec2Account, params: Params) -> Answer:
     """Everything is allowed but what `deny` took away."""
     resources = params.get("ResourceArns") or ["*"]
     results = [
@@ -44,19 +44,21 @@ def simulate_policy(account: Account, params: Params) -> Answer:
     return {"EvaluationResults": results, "IsTruncated": False}
 
 
-def quota(account: Account, params: Params) -> Answer:
+def quota(account: Ec2Account, params: Params) -> Answer:
     if params["ServiceCode"] != "ec2" or params["QuotaCode"] not in QUOTAS:
-        raise Refusal("NoSuchResourceException", f"There is no quota {params['QuotaCode']} of {params['ServiceCode']}.")
+        raise Ec2Refusal(
+            "NoSuchResourceException", f"There is no quota {params['QuotaCode']} of {params['ServiceCode']}."
+        )
     return {"Quota": _shown_quota(account, params["QuotaCode"])}
 
 
-def quotas(account: Account, params: Params) -> Answer:
+def quotas(account: Ec2Account, params: Params) -> Answer:
     if params["ServiceCode"] != "ec2":
-        raise Refusal("NoSuchResourceException", f"There is no service {params['ServiceCode']} here.")
+        raise Ec2Refusal("NoSuchResourceException", f"There is no service {params['ServiceCode']} here.")
     return {"Quotas": [_shown_quota(account, code) for code in QUOTAS]}
 
 
-def _shown_quota(account: Account, code: str) -> Answer:
+def _shown_quota(account: Ec2Account, code: str) -> Answer:
     market, name = QUOTAS[code]
     arn = f"arn:aws:servicequotas:{REGION}:{ACCOUNT}:ec2/{code}"
     shown = {"ServiceCode": "ec2", "ServiceName": "Amazon Elastic Compute Cloud (Amazon EC2)", "QuotaArn": arn}

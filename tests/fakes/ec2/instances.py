@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fakes.ec2.account import STATE_CODES, Account, Instance
+from fakes.ec2.account import STATE_CODES, Ec2Account, Ec2Instance
 from fakes.ec2.catalogue import SPOT
 from fakes.ec2.filters import filtered, page, tag_values
 from fakes.ec2.ground import ACCOUNT, PROFILE_ARN, SECURITY_GROUP, VPC
 from fakes.ec2.models import ec2_shape
 from fakes.ec2.reading import Params
-from fakes.ec2.refusal import Refusal, invalid
+from fakes.ec2.refusal import Ec2Refusal, invalid
 from fakes.ec2.tags import as_dict, as_list
 from fakes.ec2.writing import Answer, projected
 
@@ -22,16 +22,16 @@ REASONS = {
 }
 
 
-def describe(account: Account, params: Params) -> Answer:
+def describe(account: Ec2Account, params: Params) -> Answer:
     if "InstanceIds" in params and "MaxResults" in params:
-        raise Refusal("InvalidParameterCombination", "instancesSet cannot be used with the parameter maxResults")
+        raise Ec2Refusal("InvalidParameterCombination", "instancesSet cannot be used with the parameter maxResults")
     if params.get("MaxResults", SMALLEST_PAGE) < SMALLEST_PAGE:
         raise invalid(f"MaxResults must be at least {SMALLEST_PAGE}")
     known = account.seen_after(account.timings.describe_lag)
     found = _named(known, params["InstanceIds"]) if params.get("InstanceIds") else list(known.values())
     found = filtered(found, params.get("Filters", []), lambda instance, name: _values(account, instance, name))
     shown, following = page(found, params)
-    reservations: dict[str, list[Instance]] = {}
+    reservations: dict[str, list[Ec2Instance]] = {}
     for instance in shown:
         reservations.setdefault(instance.reservation_id, []).append(instance)
     return {
@@ -43,7 +43,7 @@ def describe(account: Account, params: Params) -> Answer:
     }
 
 
-def terminate(account: Account, params: Params) -> Answer:
+def terminate(account: Ec2Account, params: Params) -> Answer:
     """All of them or, when one id is unknown, none. Terminated already is fine."""
     known = account.seen_after(account.timings.terminate_lag)
     changes = []
@@ -55,7 +55,7 @@ def terminate(account: Account, params: Params) -> Answer:
     return {"TerminatingInstances": changes}
 
 
-def create_tags(account: Account, params: Params) -> Answer:
+def create_tags(account: Ec2Account, params: Params) -> Answer:
     tags = as_dict(params["Tags"])
     named: list[dict[str, str]] = []
     for id in params["Resources"]:
@@ -68,18 +68,18 @@ def create_tags(account: Account, params: Params) -> Answer:
     return {}
 
 
-def _named(known: dict[str, Instance], ids: Sequence[str]) -> list[Instance]:
+def _named(known: dict[str, Ec2Instance], ids: Sequence[str]) -> list[Ec2Instance]:
     for id in ids:
         if not re.fullmatch(r"i-[0-9a-f]{8,17}", id):
-            raise Refusal("InvalidInstanceID.Malformed", f'Invalid id: "{id}"')
+            raise Ec2Refusal("InvalidInstanceID.Malformed", f'Invalid id: "{id}"')
     if missing := [id for id in ids if id not in known]:
         many = len(missing) > 1
         named = f"The instance ID{'s' if many else ''} '{', '.join(missing)}'"
-        raise Refusal("InvalidInstanceID.NotFound", f"{named} {'do' if many else 'does'} not exist")
+        raise Ec2Refusal("InvalidInstanceID.NotFound", f"{named} {'do' if many else 'does'} not exist")
     return [known[id] for id in dict.fromkeys(ids)]
 
 
-def _values(account: Account, instance: Instance, name: str) -> Sequence[str] | None:
+def _values(account: Ec2Account, instance: Ec2Instance, name: str) -> Sequence[str] | None:
     match name:
         case "instance-id":
             return [instance.id]
@@ -105,7 +105,7 @@ def _state(name: str) -> dict[str, Any]:
     return {"Code": STATE_CODES[name], "Name": name}
 
 
-def _shown(account: Account, instance: Instance) -> dict[str, Any]:
+def _shown(account: Ec2Account, instance: Ec2Instance) -> dict[str, Any]:
     data = instance.data
     shown: dict[str, Any] = {
         "InstanceId": instance.id,

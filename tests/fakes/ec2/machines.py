@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from bullpen.host.processes import end_tree, identify, mark_of
-from fakes.ec2.account import Account, Instance
+from fakes.ec2.account import Ec2Account, Ec2Instance
 from fakes.ec2.leftovers import PATIENCE, end_leftovers
 from fakes.ec2.templates import user_data
 
 
 @dataclass
 class Machines:
-    account: Account
+    account: Ec2Account
     url: str
     folder: Path | None = None
     environment: dict[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Machines:
         end_leftovers(folder)
         self.folder, self.environment, self.user = folder, environment, user
 
-    def launched(self, instance: Instance) -> None:
+    def launched(self, instance: Ec2Instance) -> None:
         if self.folder is not None:
             instance.has_processes = True
             self._ends[instance.id] = asyncio.Event()
@@ -55,7 +55,7 @@ class Machines:
                 shutil.chown(root, self.user)
             self._lives[instance.id] = asyncio.create_task(self._live(instance, root, console))
 
-    def ended(self, instance: Instance) -> None:
+    def ended(self, instance: Ec2Instance) -> None:
         if instance.id in self._ends:
             self._ends[instance.id].set()
 
@@ -66,7 +66,7 @@ class Machines:
             ending.set()
         await asyncio.gather(*self._lives.values())
 
-    async def _live(self, instance: Instance, root: Path, console: BinaryIO) -> None:
+    async def _live(self, instance: Ec2Instance, root: Path, console: BinaryIO) -> None:
         with console:
             process = await asyncio.create_subprocess_exec(
                 "bash",
@@ -93,7 +93,7 @@ class Machines:
     def _as_user(self) -> dict[str, Any]:
         return {"user": self.user, "group": pwd.getpwnam(self.user).pw_gid, "extra_groups": []} if self.user else {}
 
-    def _environment(self, instance: Instance, root: Path) -> dict[str, str]:
+    def _environment(self, instance: Ec2Instance, root: Path) -> dict[str, str]:
         return {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(root),

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from aiohttp import web
 
-from fakes.ec2.account import Account, Credentials, Instance
+from fakes.ec2.account import Ec2Account, Ec2Instance, InstanceCredentials
 from fakes.ec2.ground import ACCOUNT, REGION, ROLE
 
 LONGEST_TOKEN = 21600  # seconds
@@ -18,7 +18,7 @@ TTL, TOKEN = "X-aws-ec2-metadata-token-ttl-seconds", "X-aws-ec2-metadata-token"
 
 @dataclass
 class Metadata:
-    account: Account
+    account: Ec2Account
     tokens: dict[str, tuple[str, datetime]] = field(default_factory=dict)  # → instance, expiry
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -36,7 +36,7 @@ class Metadata:
         found = self._look_up(instance, path.rstrip("/"))
         return web.Response(status=404) if found is None else web.Response(text=found)
 
-    def _token(self, request: web.Request, instance: Instance) -> web.Response:
+    def _token(self, request: web.Request, instance: Ec2Instance) -> web.Response:
         if request.method != "PUT":
             return web.Response(status=405)
         ttl = request.headers.get(TTL, "")
@@ -46,7 +46,7 @@ class Metadata:
         self.tokens[token] = (instance.id, self.account.clock.now() + timedelta(seconds=int(ttl)))
         return web.Response(text=token, headers={TTL: ttl})
 
-    def _look_up(self, instance: Instance, path: str) -> str | None:
+    def _look_up(self, instance: Ec2Instance, path: str) -> str | None:
         if path.startswith("latest/dynamic/"):
             return _document(instance) if path == "latest/dynamic/instance-identity/document" else None
         key = path.removeprefix("latest/meta-data/")
@@ -75,14 +75,14 @@ class Metadata:
                 return json.dumps(self._credentials(instance))
         return _tag(instance, key)
 
-    def _credentials(self, instance: Instance) -> dict[str, str]:
+    def _credentials(self, instance: Ec2Instance) -> dict[str, str]:
         """Those of the last call while they last, as a machine's role is rotated only now and then."""
         now = self.account.clock.now()
         of_instance = (one for one in self.account.credentials.values() if one.instance_id == instance.id)
         found = next((one for one in of_instance if one.expiry - now > ROTATED_BEFORE), None)
         if found is None:
             key, secret, token = f"ASIA{secrets.token_hex(8).upper()}", secrets.token_hex(20), secrets.token_hex(60)
-            found = Credentials(key, secret, token, now + CREDENTIALS_LAST, instance.id)
+            found = InstanceCredentials(key, secret, token, now + CREDENTIALS_LAST, instance.id)
             self.account.credentials[key] = found
         return {
             "Code": "Success",
@@ -95,7 +95,7 @@ class Metadata:
         }
 
 
-def _tag(instance: Instance, key: str) -> str | None:
+def _tag(instance: Ec2Instance, key: str) -> str | None:
     """Only where the template lets the machine see its tags, which is not the default."""
     shows_tags = instance.data.get("MetadataOptions", {}).get("InstanceMetadataTags") == "enabled"
     if not shows_tags or not key.startswith("tags/instance"):
@@ -104,7 +104,7 @@ def _tag(instance: Instance, key: str) -> str | None:
     return instance.tags.get(name) if name else "\n".join(instance.tags)
 
 
-def _document(instance: Instance) -> str:
+def _document(instance: Ec2Instance) -> str:
     document = {
         "accountId": ACCOUNT,
         "architecture": instance.kind.architecture,

@@ -4,18 +4,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from fakes.ec2 import requirements
-from fakes.ec2.account import Account
+from fakes.ec2.account import Ec2Account
 from fakes.ec2.catalogue import ON_DEMAND, SPOT, TYPES, InstanceType
 from fakes.ec2.filters import filtered, page
 from fakes.ec2.ground import ACCOUNT, ALL_IMAGES, ALL_SUBNETS, REGION, SECURITY_GROUP, SUBNETS, VPC, Image, Subnet
 from fakes.ec2.reading import Params
-from fakes.ec2.refusal import Refusal
+from fakes.ec2.refusal import Ec2Refusal
 from fakes.ec2.writing import Answer
 
 Thing = TypeVar("Thing")
 
 
-def zones(account: Account, params: Params) -> Answer:
+def zones(account: Ec2Account, params: Params) -> Answer:
     found = filtered(SUBNETS, params.get("Filters", []), lambda subnet, name: _zone_values(subnet, name))
     shown = [
         {"ZoneName": subnet.zone, "ZoneId": subnet.zone_id, "RegionName": REGION, "State": "available"}
@@ -24,7 +24,7 @@ def zones(account: Account, params: Params) -> Answer:
     return {"AvailabilityZones": shown}
 
 
-def subnets(account: Account, params: Params) -> Answer:
+def subnets(account: Ec2Account, params: Params) -> Answer:
     found = _picked(ALL_SUBNETS, params.get("SubnetIds"), "InvalidSubnetID.NotFound", "The subnet ID")
     found = filtered(found, params.get("Filters", []), _subnet_values)
     shown, following = page(found, params)
@@ -45,7 +45,7 @@ def subnets(account: Account, params: Params) -> Answer:
     }
 
 
-def security_groups(account: Account, params: Params) -> Answer:
+def security_groups(account: Ec2Account, params: Params) -> Answer:
     groups = {SECURITY_GROUP: SECURITY_GROUP}
     found = _picked(groups, params.get("GroupIds"), "InvalidGroup.NotFound", "The security group")
     found = filtered(found, params.get("Filters", []), lambda id, name: {"group-id": [id], "vpc-id": [VPC]}.get(name))
@@ -53,7 +53,7 @@ def security_groups(account: Account, params: Params) -> Answer:
     return {"SecurityGroups": shown}
 
 
-def images(account: Account, params: Params) -> Answer:
+def images(account: Ec2Account, params: Params) -> Answer:
     found = _picked(ALL_IMAGES, params.get("ImageIds"), "InvalidAMIID.NotFound", "The image id")
     shown = [
         {
@@ -68,13 +68,13 @@ def images(account: Account, params: Params) -> Answer:
     return {"Images": shown}
 
 
-def instance_types(account: Account, params: Params) -> Answer:
+def instance_types(account: Ec2Account, params: Params) -> Answer:
     found = _picked(TYPES, params.get("InstanceTypes"), "InvalidInstanceType", "The instance type")
     shown, following = page(filtered(found, params.get("Filters", []), _type_values), params, most=100)
     return {"InstanceTypes": [_shown_type(kind) for kind in shown], **following}
 
 
-def types_from_requirements(account: Account, params: Params) -> Answer:
+def types_from_requirements(account: Ec2Account, params: Params) -> Answer:
     """The union of both markets: what EC2 previews without knowing which one will be asked."""
     structure = params["InstanceRequirements"]
     requirements.check(structure)
@@ -92,7 +92,7 @@ def _picked(known: dict[str, Thing], ids: Iterable[str] | None, code: str, what:
         return list(known.values())
     for id in ids:
         if id not in known:
-            raise Refusal(code, f"{what} '{id}' does not exist")
+            raise Ec2Refusal(code, f"{what} '{id}' does not exist")
     return [known[id] for id in ids]
 
 

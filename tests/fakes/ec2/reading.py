@@ -14,7 +14,7 @@ from typing import Any
 
 from botocore.validate import ParamValidator
 
-from fakes.ec2.refusal import Refusal, invalid
+from fakes.ec2.refusal import Ec2Refusal, invalid
 
 Params = dict[str, Any]
 Tree = dict[str, Any]  # "A.1.B" = "x" and "A.1.C" = "y" are {"A": {"1": {"B": "x", "C": "y"}}}
@@ -30,7 +30,7 @@ def read_query(form: Mapping[str, str], operation: Any) -> Params:
 def read_json(body: bytes, operation: Any) -> Params:
     params = json.loads(body or b"{}")
     if not isinstance(params, dict):
-        raise Refusal("SerializationException", "the body is not an object")
+        raise Ec2Refusal("SerializationException", "the body is not an object")
     return _checked(params, operation)
 
 
@@ -42,7 +42,7 @@ def _checked(params: Params, operation: Any) -> Params:
     if report.has_errors():
         text = report.generate_report()
         code = "MissingParameter" if "Missing required" in text else "InvalidParameterValue"
-        raise Refusal("UnknownParameter" if "Unknown parameter" in text else code, text)
+        raise Ec2Refusal("UnknownParameter" if "Unknown parameter" in text else code, text)
     return params
 
 
@@ -68,7 +68,7 @@ def _value(node: Any, shape: Any, path: str, is_ec2: bool) -> Any:
         case "list":
             return _list(node, shape, path, is_ec2)
         case _ if isinstance(node, dict):
-            raise Refusal("UnknownParameter", f"{path} is no structure")
+            raise Ec2Refusal("UnknownParameter", f"{path} is no structure")
         case _:
             return _scalar(node, shape, path)
 
@@ -82,7 +82,7 @@ def _structure(tree: Tree, shape: Any, path: str, is_ec2: bool) -> Params:
             found[name] = _value(rest.pop(wire_name), member, f"{path}.{wire_name}".lstrip("."), is_ec2)
     if rest:
         unknown = ", ".join(f"{path}.{name}".lstrip(".") for name in rest)
-        raise Refusal("UnknownParameter", f"The parameter {unknown} is not recognized")
+        raise Ec2Refusal("UnknownParameter", f"The parameter {unknown} is not recognized")
     return found
 
 

@@ -22,7 +22,7 @@ STATUS = {
 }
 
 
-class Refusal(Exception):
+class Ec2Refusal(Exception):
     """The call did nothing, and this is what the caller is told."""
 
     def __init__(self, code: str, message: str, status: int | None = None) -> None:
@@ -32,5 +32,5 @@ class Refusal(Exception):
         self.status = status or STATUS.get(code, 400)
 
 
-def invalid(message: str) -> Refusal:
-    return Refusal("InvalidParameterValue", message)
+def invalid(message: str) -> Ec2Refusal:
+    return Ec2Refusal("InvalidParameterValue", message)

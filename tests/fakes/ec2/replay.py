@@ -7,15 +7,15 @@ it remembers for ever and answers the very same, errors inside included: another
 import json
 from collections.abc import Callable
 
-from fakes.ec2.account import Account
+from fakes.ec2.account import Ec2Account
 from fakes.ec2.reading import Params
-from fakes.ec2.refusal import Refusal, invalid
+from fakes.ec2.refusal import Ec2Refusal, invalid
 from fakes.ec2.writing import Answer
 
 LONGEST_TOKEN = 64
 
 
-def replayed(account: Account, action: str, params: Params, act: Callable[[], Answer]) -> Answer:
+def replayed(account: Ec2Account, action: str, params: Params, act: Callable[[], Answer]) -> Answer:
     token = params.get("ClientToken", "")
     if not token:
         return act()
@@ -25,7 +25,7 @@ def replayed(account: Account, action: str, params: Params, act: Callable[[], An
     if (action, token) in account.replays:
         asked, answer = account.replays[action, token]
         if asked != request:
-            raise Refusal("IdempotentParameterMismatch", f"Client token {token} was used with other parameters")
+            raise Ec2Refusal("IdempotentParameterMismatch", f"Client token {token} was used with other parameters")
         return answer
     answer = act()
     account.replays[action, token] = (request, answer)

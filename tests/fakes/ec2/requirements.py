@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fakes.ec2.catalogue import ON_DEMAND, SPOT, TYPES, InstanceType
-from fakes.ec2.refusal import Refusal
+from fakes.ec2.refusal import Ec2Refusal
 
 PROTECTION = {ON_DEMAND: 20, SPOT: 100}  # per cent, where a request names none
 OFFERED = {"included": (True, False), "required": (True,), "excluded": (False,)}
@@ -18,16 +18,16 @@ OFFERED = {"included": (True, False), "required": (True,), "excluded": (False,)}
 def check(requirements: dict[str, Any]) -> None:
     """Refuse what contradicts itself; that the minimums are there, the service's description says."""
     if "AllowedInstanceTypes" in requirements and "ExcludedInstanceTypes" in requirements:
-        raise Refusal(
+        raise Ec2Refusal(
             "InvalidParameterCombination", "AllowedInstanceTypes and ExcludedInstanceTypes can't be used together"
         )
     spot_limits = ("SpotMaxPricePercentageOverLowestPrice", "MaxSpotPriceAsPercentageOfOptimalOnDemandPrice")
     if all(name in requirements for name in spot_limits):
-        raise Refusal("InvalidParameterCombination", f"{' and '.join(spot_limits)} can't be used together")
+        raise Ec2Refusal("InvalidParameterCombination", f"{' and '.join(spot_limits)} can't be used together")
     for name in ("VCpuCount", "MemoryMiB"):
         bounds = requirements[name]
         if not 0 <= bounds["Min"] <= bounds.get("Max", bounds["Min"]):
-            raise Refusal("InvalidParameterValue", f"{name}: Min must be at least 0 and not exceed Max")
+            raise Ec2Refusal("InvalidParameterValue", f"{name}: Min must be at least 0 and not exceed Max")
 
 
 def matching(requirements: dict[str, Any], architectures: Iterable[str], market: str) -> list[InstanceType]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fakes.ec2.refusal import Refusal, invalid
+from fakes.ec2.refusal import Ec2Refusal, invalid
 
 MOST_TAGS = 50
 
@@ -20,7 +20,7 @@ def tags_of(params: dict[str, Any], resource_type: str) -> dict[str, str]:
 def as_dict(pairs: Iterable[dict[str, str]]) -> dict[str, str]:
     tags = {pair["Key"]: pair.get("Value", "") for pair in pairs}
     if len(tags) > MOST_TAGS:
-        raise Refusal("TagLimitExceeded", f"at most {MOST_TAGS} tags are allowed")
+        raise Ec2Refusal("TagLimitExceeded", f"at most {MOST_TAGS} tags are allowed")
     for key, value in tags.items():
         if key.startswith("aws:"):
             raise invalid(f"Tag keys starting with 'aws:' are reserved for internal use: {key}")

@@ -5,12 +5,12 @@ import binascii
 from typing import Any
 
 from fakes.ec2 import requirements
-from fakes.ec2.account import Account, Template, new_id
+from fakes.ec2.account import Ec2Account, Template, new_id
 from fakes.ec2.filters import filtered, page, tag_values
 from fakes.ec2.ground import OPERATOR_ARN
 from fakes.ec2.models import ec2_shape
 from fakes.ec2.reading import Params
-from fakes.ec2.refusal import Refusal, invalid
+from fakes.ec2.refusal import Ec2Refusal, invalid
 from fakes.ec2.replay import replayed
 from fakes.ec2.tags import as_list, tags_of
 from fakes.ec2.writing import Answer, projected
@@ -18,14 +18,14 @@ from fakes.ec2.writing import Answer, projected
 MOST_USER_DATA = 16 * 1024  # bytes, before base64
 
 
-def create(account: Account, params: Params) -> Answer:
+def create(account: Ec2Account, params: Params) -> Answer:
     return replayed(account, "CreateLaunchTemplate", params, lambda: _create(account, params))
 
 
-def _create(account: Account, params: Params) -> Answer:
+def _create(account: Ec2Account, params: Params) -> Answer:
     name = params["LaunchTemplateName"]
     if any(template.name == name for template in account.templates.values()):
-        raise Refusal(
+        raise Ec2Refusal(
             "InvalidLaunchTemplateName.AlreadyExistsException", f"Launch template name already in use: {name}"
         )
     data = params["LaunchTemplateData"]
@@ -38,7 +38,7 @@ def _create(account: Account, params: Params) -> Answer:
     return {"LaunchTemplate": _shown(template)}
 
 
-def create_version(account: Account, params: Params) -> Answer:
+def create_version(account: Ec2Account, params: Params) -> Answer:
     template = find(account, params)
     base = template.versions[resolve(template, params["SourceVersion"])] if "SourceVersion" in params else {}
     data = {**base, **params["LaunchTemplateData"]}
@@ -49,7 +49,7 @@ def create_version(account: Account, params: Params) -> Answer:
     return {"LaunchTemplateVersion": _shown_version(template, number)}
 
 
-def describe(account: Account, params: Params) -> Answer:
+def describe(account: Ec2Account, params: Params) -> Answer:
     found = list(account.templates.values())
     if ids := params.get("LaunchTemplateIds"):
         found = [find(account, {"LaunchTemplateId": id}) for id in ids]
@@ -59,7 +59,7 @@ def describe(account: Account, params: Params) -> Answer:
     return {"LaunchTemplates": [_shown(template) for template in shown], **following}
 
 
-def describe_versions(account: Account, params: Params) -> Answer:
+def describe_versions(account: Ec2Account, params: Params) -> Answer:
     template = find(account, params)
     numbers = sorted(template.versions)
     if asked := params.get("Versions"):
@@ -69,25 +69,25 @@ def describe_versions(account: Account, params: Params) -> Answer:
     return {"LaunchTemplateVersions": [_shown_version(template, number) for number in shown], **following}
 
 
-def delete(account: Account, params: Params) -> Answer:
+def delete(account: Ec2Account, params: Params) -> Answer:
     template = find(account, params)
     del account.templates[template.id]
     return {"LaunchTemplate": _shown(template)}
 
 
-def find(account: Account, named: dict[str, Any]) -> Template:
+def find(account: Ec2Account, named: dict[str, Any]) -> Template:
     """By id or by name, never both."""
     id, name = named.get("LaunchTemplateId"), named.get("LaunchTemplateName")
     if (id is None) == (name is None):
-        raise Refusal("InvalidParameterCombination", "Specify either a launch template ID or a name, but not both")
+        raise Ec2Refusal("InvalidParameterCombination", "Specify either a launch template ID or a name, but not both")
     for template in account.templates.values():
         if template.id == id or template.name == name:
             return template
     if id is not None:
-        raise Refusal(
+        raise Ec2Refusal(
             "InvalidLaunchTemplateId.NotFound", f"The specified launch template, with ID {id}, does not exist."
         )
-    raise Refusal(
+    raise Ec2Refusal(
         "InvalidLaunchTemplateName.NotFoundException",
         f"The specified launch template, with template name {name}, does not exist.",
     )
@@ -96,14 +96,16 @@ def find(account: Account, named: dict[str, Any]) -> Template:
 def resolve(template: Template, version: str) -> int:
     number = {"$Latest": str(max(template.versions)), "$Default": str(template.default)}.get(version, version)
     if not number.isdecimal() or int(number) not in template.versions:
-        raise Refusal("InvalidLaunchTemplateId.VersionNotFound", f"Could not find version {version} of {template.id}.")
+        raise Ec2Refusal(
+            "InvalidLaunchTemplateId.VersionNotFound", f"Could not find version {version} of {template.id}."
+        )
     return int(number)
 
 
 def check(data: dict[str, Any]) -> None:
     """Refuse content that could never launch."""
     if "InstanceType" in data and "InstanceRequirements" in data:
-        raise Refusal("InvalidParameterCombination", "InstanceType and InstanceRequirements can't be used together")
+        raise Ec2Refusal("InvalidParameterCombination", "InstanceType and InstanceRequirements can't be used together")
     if "InstanceRequirements" in data:
         requirements.check(data["InstanceRequirements"])
     user_data(data)
@@ -113,7 +115,7 @@ def user_data(data: dict[str, Any]) -> bytes:
     try:
         raw = base64.b64decode(data.get("UserData", ""), validate=True)
     except binascii.Error:
-        raise Refusal("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from None
+        raise Ec2Refusal("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from None
     if len(raw) > MOST_USER_DATA:
         raise invalid(f"User data is limited to {MOST_USER_DATA} bytes")
     return raw

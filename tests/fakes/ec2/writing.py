@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from botocore.validate import ParamValidator
 
-from fakes.ec2.refusal import Refusal
+from fakes.ec2.refusal import Ec2Refusal
 
 Answer = dict[str, Any]
 
@@ -37,7 +37,7 @@ def write(answer: Answer, operation: Any, request_id: str) -> bytes:
     return _document(root)
 
 
-def write_error(refusal: Refusal, protocol: str, request_id: str) -> bytes:
+def write_error(refusal: Ec2Refusal, protocol: str, request_id: str) -> bytes:
     if protocol == "json":
         return json.dumps({"__type": refusal.code, "message": refusal.message}).encode()
     if protocol == "ec2":

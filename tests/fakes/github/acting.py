@@ -23,7 +23,7 @@ def caller(hub: FakeGithub, credential: str = "") -> httpx.Client:
     return httpx.Client(base_url=hub.api_url, headers=headers, trust_env=False, timeout=PATIENCE)
 
 
-class Listener:
+class RunnerSide:
     """A runner's side of the private protocol."""
 
     def __init__(self, api: httpx.Client, hub: FakeGithub, name: str, labels: tuple[str, ...], **more: Any) -> None:
@@ -35,7 +35,7 @@ class Listener:
         self.known = self.registered.json() if self.registered.status_code == 200 else {}
 
     @classmethod
-    def of_jit(cls, api: httpx.Client, hub: FakeGithub, encoded: str) -> Listener:
+    def of_jit(cls, api: httpx.Client, hub: FakeGithub, encoded: str) -> RunnerSide:
         """One that was registered by generate-jitconfig."""
         self = cls.__new__(cls)
         config = json.loads(base64.b64decode(encoded))

@@ -17,10 +17,10 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from fakes.github.calling import Call, Refusal
+from fakes.github.calling import ApiCall, ApiRefusal
 from fakes.github.state import State
 from fakes.github.views import at, example
-from fakes.github.wire import Answer
+from fakes.github.wire import WireAnswer
 
 TOKENS_LAST = timedelta(hours=1)
 JWT_LASTS = 600  # seconds at most
@@ -69,7 +69,7 @@ def pem(number: int) -> str:
     return signing_key(number).private_bytes(serialization.Encoding.PEM, *form).decode()
 
 
-class Credentials:
+class IssuedCredentials:
     def __init__(self, state: State) -> None:
         self._state = state
         self._grants: dict[str, Grant] = {}
@@ -106,24 +106,24 @@ class Credentials:
         if not authorization:
             return None
         if kind.lower() not in ("bearer", "token") or not token:
-            raise Refusal(401, "Bad credentials")
+            raise ApiRefusal(401, "Bad credentials")
         if token in self._grants:
             grant = self._grants[token]
             if grant.expires_at and grant.expires_at <= self._state.clock():
-                raise Refusal(401, "Bad credentials")
+                raise ApiRefusal(401, "Bad credentials")
             return grant
         if token.count(".") == 2 and not token.startswith("ghs_"):
             return self._app_itself(token)
-        raise Refusal(401, "Bad credentials")
+        raise ApiRefusal(401, "Bad credentials")
 
     def _app_itself(self, token: str) -> Grant:
         try:
             issuer = str(jwt.decode(token, options={"verify_signature": False}).get("iss", ""))
         except jwt.InvalidTokenError:
-            raise Refusal(401, "A JSON web token could not be decoded") from None
+            raise ApiRefusal(401, "A JSON web token could not be decoded") from None
         app = self.apps.get(issuer)
         if app is None:
-            raise Refusal(401, "Integration not found")
+            raise ApiRefusal(401, "Integration not found")
         try:
             claims = jwt.decode(
                 token,
@@ -132,54 +132,54 @@ class Credentials:
                 options={"verify_exp": False, "verify_iat": False, "verify_nbf": False},  # by our clock, below
             )
         except jwt.InvalidTokenError:
-            raise Refusal(401, "A JSON web token could not be decoded") from None
+            raise ApiRefusal(401, "A JSON web token could not be decoded") from None
         now, issued, expires = self._state.clock().timestamp(), claims.get("iat"), claims.get("exp")
         if not isinstance(issued, int) or issued > now + CLOCKS_DIFFER:
             must = "must be an Integer representing the time that the assertion was issued"
-            raise Refusal(401, f"'Issued at' claim ('iat') {must}")
+            raise ApiRefusal(401, f"'Issued at' claim ('iat') {must}")
         if not isinstance(expires, int) or expires <= now:
             must = "must be a numeric value representing the future time at which the assertion expires"
-            raise Refusal(401, f"'Expiration time' claim ('exp') {must}")
+            raise ApiRefusal(401, f"'Expiration time' claim ('exp') {must}")
         if expires > now + JWT_LASTS:
-            raise Refusal(401, "'Expiration time' claim ('exp') is too far in the future")
+            raise ApiRefusal(401, "'Expiration time' claim ('exp') is too far in the future")
         return Grant(f"app-{app.id}-itself", {}, is_app_itself=True, name=app.id)
 
     # ----------------------------------------------------------------------------------------------------------- routes
 
-    def get_app(self, call: Call) -> Answer:
+    def get_app(self, call: ApiCall) -> WireAnswer:
         app = self.apps[call.app]
         owner = app.scope.partition("/")[0]
-        return Answer(
+        return WireAnswer(
             200, example("get /app") | {"id": int(app.id), "name": owner, "permissions": dict(app.permissions)}
         )
 
-    def installations(self, call: Call) -> Answer:
-        return Answer(200, [self._shown(call, self.apps[call.app])])
+    def installations(self, call: ApiCall) -> WireAnswer:
+        return WireAnswer(200, [self._shown(call, self.apps[call.app])])
 
-    def installation(self, call: Call) -> Answer:
+    def installation(self, call: ApiCall) -> WireAnswer:
         """By its own number, or as that of a repository or an organisation."""
         app = self.apps[call.app]
         if call.scope and not (call.state.has_scope(call.scope) and app.covers(call.scope)):
-            raise Refusal(404, "Not Found")
+            raise ApiRefusal(404, "Not Found")
         if not call.scope and int(call.path["installation_id"]) != app.installation:
-            raise Refusal(404, "Not Found")
-        return Answer(200, self._shown(call, app))
+            raise ApiRefusal(404, "Not Found")
+        return WireAnswer(200, self._shown(call, app))
 
-    def access_token(self, call: Call) -> Answer:
+    def access_token(self, call: ApiCall) -> WireAnswer:
         app = self.apps[call.app]
         if int(call.path["installation_id"]) != app.installation:
-            raise Refusal(404, "Not Found")
+            raise ApiRefusal(404, "Not Found")
         wanted = (call.body or {}).get("permissions") or app.permissions
         if not all(Grant("", app.permissions).may(name, level) for name, level in wanted.items()):
-            raise Refusal(422, "The permissions requested are not granted to this installation.")
+            raise ApiRefusal(422, "The permissions requested are not granted to this installation.")
         # The longer form that is being rolled out: no client may rely on 40 characters.
         token = f"ghs_{app.id}_{'.'.join(secrets.token_urlsafe(size) for size in (24, 180, 64))}"
         expires = (self._state.clock() + TOKENS_LAST).replace(microsecond=0)
         self._grants[token] = Grant(f"app-{app.id}", dict(wanted), app.scope, expires, name="integration")
         chosen = "selected" if app.scope else "all"
         shown = {"token": token, "expires_at": at(expires), "permissions": wanted, "repository_selection": chosen}
-        return Answer(201, shown)
+        return WireAnswer(201, shown)
 
-    def _shown(self, call: Call, app: App) -> dict[str, Any]:
+    def _shown(self, call: ApiCall, app: App) -> dict[str, Any]:
         shown: dict[str, Any] = example("get /orgs/{org}/installation")
         return shown | {"id": app.installation, "app_id": int(app.id), "permissions": dict(app.permissions)}

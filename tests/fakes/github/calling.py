@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 
 from fakes.github.past import Past
 from fakes.github.state import Repository, Run, State
-from fakes.github.wire import Answer, Request
+from fakes.github.wire import WireAnswer, WireRequest
 
 DOCUMENTATION = "https://docs.github.com/rest"
 PER_PAGE = 30
 
 
-class Refusal(Exception):
+class ApiRefusal(Exception):
     """The API answers no."""
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
@@ -22,17 +22,17 @@ class Refusal(Exception):
         self.status = status
         self.headers = headers or {}
 
-    def answer(self) -> Answer:
+    def answer(self) -> WireAnswer:
         content = {"message": str(self), "documentation_url": DOCUMENTATION, "status": str(self.status)}
-        return Answer(self.status, content, dict(self.headers))
+        return WireAnswer(self.status, content, dict(self.headers))
 
 
 @dataclass
-class Call:
+class ApiCall:
     state: State
     past: Past
     url: str  # of the server
-    request: Request
+    request: WireRequest
     operation: str  # as the description calls it: method and template of the path
     target: str  # path without prefix
     path: dict[str, str]
@@ -55,17 +55,17 @@ class Call:
     def repository(self) -> Repository:
         found = self.state.repository(self.scope)
         if found is None:
-            raise Refusal(404, "Not Found")
+            raise ApiRefusal(404, "Not Found")
         return found
 
     def run(self) -> Run:
         found = self.state.runs.get(int(self.path["run_id"]))
         if found is None or found.repository is not self.repository():
-            raise Refusal(404, "Not Found")
+            raise ApiRefusal(404, "Not Found")
         return found
 
 
-def listed(call: Call, key: str, views: list[Any]) -> Answer:
+def listed(call: ApiCall, key: str, views: list[Any]) -> WireAnswer:
     """One page, with links to the others. An empty key: a bare array."""
     size, number = int(call.query.get("per_page", PER_PAGE)), int(call.query.get("page", 1))
     last = max(1, -(-len(views) // size))
@@ -77,4 +77,4 @@ def listed(call: Call, key: str, views: list[Any]) -> Answer:
     if links:
         pages = {name: urlencode({**call.query, "page": page}) for name, page in links.items()}
         headers["Link"] = ", ".join(f'<{base}?{query}>; rel="{name}"' for name, query in pages.items())
-    return Answer(200, {"total_count": len(views), key: shown} if key else shown, headers)
+    return WireAnswer(200, {"total_count": len(views), key: shown} if key else shown, headers)

@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import Self
 
 from fakes.github import flow
-from fakes.github.auth import Credentials
-from fakes.github.faults import Faults
+from fakes.github.auth import IssuedCredentials
+from fakes.github.faults import GithubFaults
 from fakes.github.limits import Limits
 from fakes.github.scale_sets.control import SetControl
 from fakes.github.scale_sets.service import SetService
 from fakes.github.scale_sets.sets import Sets
-from fakes.github.server import Server
+from fakes.github.server import GithubServer
 from fakes.github.state import State
 from fakes.github.webhooks import Webhooks
 
@@ -29,13 +29,13 @@ BEYOND_LOOKED_EVERY = 0.05  # seconds
 class Conditions:
     def __init__(self, lease: float) -> None:
         self._state = State(lease)
-        self._credentials = Credentials(self._state)
+        self._credentials = IssuedCredentials(self._state)
         self._limits = Limits(self._state)
-        self._faults = Faults()
+        self._faults = GithubFaults()
         self._webhooks = Webhooks(self._state)
         self._set_service = SetService(Sets(self._state))
         self.sets = SetControl(self._set_service)
-        self._server = Server(
+        self._server = GithubServer(
             self._state, self._credentials, self._limits, self._faults, self._webhooks, self._set_service
         )
         self.url = self._server.start()

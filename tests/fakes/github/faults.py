@@ -16,7 +16,7 @@ class Rule:
     is_lost: bool = False
 
 
-class Faults:
+class GithubFaults:
     def __init__(self) -> None:
         self.rules: list[Rule] = []
 

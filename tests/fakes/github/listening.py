@@ -20,20 +20,20 @@ from urllib.parse import urlsplit
 
 from fakes.github import flow, oidc, runners
 from fakes.github.state import DEFAULT_GROUP, QUEUED, Job, Runner, State
-from fakes.github.wire import Answer
+from fakes.github.wire import WireAnswer
 
 Json = dict[str, Any]
 LONGEST_WAIT = 50.0  # seconds
 GONE = "the runner was deleted, or the secret is wrong"
 
 
-class No(Exception):
+class ListeningRefusal(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
 
-class Listening:
+class RunnerSessions:
     def __init__(self, state: State, url: str) -> None:
         self._state = state
         self._url = url
@@ -44,7 +44,7 @@ class Listening:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def serve(self, word: str, asked: Json) -> Answer:
+    async def serve(self, word: str, asked: Json) -> WireAnswer:
         try:
             if word == "next":
                 return await self._next(asked)
@@ -59,21 +59,21 @@ class Listening:
             }[word]
             with self._state.lock:
                 return answer(asked)
-        except No as no:
-            return Answer(no.status, {"message": str(no)})
+        except ListeningRefusal as no:
+            return WireAnswer(no.status, {"message": str(no)})
 
     # ---------------------------------------------------------------------------------------------------- registration
 
-    def _register(self, asked: Json) -> Answer:
+    def _register(self, asked: Json) -> WireAnswer:
         scope = self._ticket(asked, "registration")
         if not 0 < len(asked["name"]) <= 64:
-            raise No(400, "the name of a runner has 1 to 64 characters")
+            raise ListeningRefusal(400, "the name of a runner has 1 to 64 characters")
         if runners.is_taken(self._state, scope, asked["name"]):
-            raise No(409, f"A runner exists with the same name {asked['name']}")
+            raise ListeningRefusal(409, f"A runner exists with the same name {asked['name']}")
         name = asked.get("group") or ""
         groups = {group.name: group.id for group in self._state.groups_of(scope)} | {"": DEFAULT_GROUP}
         if name not in groups:
-            raise No(404, f'Could not find any self-hosted runner group named "{name}".')
+            raise ListeningRefusal(404, f'Could not find any self-hosted runner group named "{name}".')
         runner = runners.add(
             self._state,
             scope,
@@ -84,74 +84,74 @@ class Listening:
             ephemeral=bool(asked.get("ephemeral")),
         )
         runner.settings = {name: value for name, value in asked.items() if name != "token"}
-        return Answer(200, {"id": runner.id, "secret": runner.secret})
+        return WireAnswer(200, {"id": runner.id, "secret": runner.secret})
 
-    def _remove(self, asked: Json) -> Answer:
+    def _remove(self, asked: Json) -> WireAnswer:
         scope = self._ticket(asked, "removal")
         for runner in list(self._state.runners.values()):
             if runner.name == asked["name"] and runner.scope.lower() == scope.lower():
                 if runner.busy:
-                    raise No(409, f'Runner "{runner.name}" is still running a job')
+                    raise ListeningRefusal(409, f'Runner "{runner.name}" is still running a job')
                 self._state.remove_runner(runner)
-                return Answer(204)
-        raise No(404, "there is no runner of this name")
+                return WireAnswer(204)
+        raise ListeningRefusal(404, "there is no runner of this name")
 
     def _ticket(self, asked: Json, kind: str) -> str:
         scope = urlsplit(asked["url"]).path.strip("/")
         if not self._state.has_scope(scope):
-            raise No(404, f"there is nothing at {asked['url']}")
+            raise ListeningRefusal(404, f"there is nothing at {asked['url']}")
         ticket = self._state.tickets.get(asked.get("token", ""))
         if ticket is None or ticket.kind != kind or ticket.scope.lower() != scope.lower():
-            raise No(401, f"this is no {kind} token of {scope}")
+            raise ListeningRefusal(401, f"this is no {kind} token of {scope}")
         if ticket.expires_at <= self._state.clock():
-            raise No(401, f"the {kind} token has expired")
+            raise ListeningRefusal(401, f"the {kind} token has expired")
         return scope
 
     # --------------------------------------------------------------------------------------------------------- session
 
-    def _session(self, asked: Json) -> Answer:
+    def _session(self, asked: Json) -> WireAnswer:
         runner = self._runner(asked)
         version = asked.get("version", "")
         if self._state.oldest_version and _number(version) < _number(self._state.oldest_version):
-            raise No(426, f"Runner version v{version} is deprecated and cannot receive messages.")
+            raise ListeningRefusal(426, f"Runner version v{version} is deprecated and cannot receive messages.")
         if runner.polls:
-            raise No(409, "A session for this runner already exists.")
+            raise ListeningRefusal(409, "A session for this runner already exists.")
         runner.version, runner.is_session_open, runner.seen_at = version, True, self._state.clock()
         self._state.changed()
-        return Answer(200, {})
+        return WireAnswer(200, {})
 
-    def _leave(self, asked: Json) -> Answer:
+    def _leave(self, asked: Json) -> WireAnswer:
         self._runner(asked).is_session_open = False
         self._state.changed()
-        return Answer(204)
+        return WireAnswer(204)
 
-    async def _next(self, asked: Json) -> Answer:
+    async def _next(self, asked: Json) -> WireAnswer:
         ends = asyncio.get_running_loop().time() + min(float(asked.get("wait", 0)), LONGEST_WAIT)
         if asked["id"] in self._state.ghosts:
             await asyncio.sleep(float(asked.get("wait", 0)))
-            return Answer(204)
+            return WireAnswer(204)
         with self._state.lock:
             polling = self._runner(asked)
             if not polling.is_session_open:
-                raise No(404, "the session is closed")
+                raise ListeningRefusal(404, "the session is closed")
             polling.polls += 1
         try:
             while True:
                 changed = self._changed
                 with self._state.lock:
                     if polling.id in self._state.ghosts:
-                        return Answer(204)
+                        return WireAnswer(204)
                     if not self._runner(asked).is_session_open:
-                        raise No(404, "the session is closed")
+                        raise ListeningRefusal(404, "the session is closed")
                     if job := flow.take(self._state, polling):
-                        return Answer(200, {"job": self._shown(job, polling)})
+                        return WireAnswer(200, {"job": self._shown(job, polling)})
                 left = ends - asyncio.get_running_loop().time()
                 if left <= 0:
-                    return Answer(204)
+                    return WireAnswer(204)
                 try:
                     await asyncio.wait_for(changed.wait(), left)
                 except TimeoutError:
-                    return Answer(204)
+                    return WireAnswer(204)
         finally:
             with self._state.lock:
                 polling.polls -= 1
@@ -159,29 +159,29 @@ class Listening:
 
     # ------------------------------------------------------------------------------------------------------------ jobs
 
-    def _started(self, asked: Json) -> Answer:
+    def _started(self, asked: Json) -> WireAnswer:
         job, runner = self._job(asked)
         if job.status != QUEUED:
-            raise No(410, f"the job is {job.status}")
+            raise ListeningRefusal(410, f"the job is {job.status}")
         flow.begin(self._state, job, runner.name)
-        return Answer(204)
+        return WireAnswer(204)
 
-    def _renew(self, asked: Json) -> Answer:
+    def _renew(self, asked: Json) -> WireAnswer:
         job, _ = self._job(asked)
         job.renewed_at, job.log = self._state.clock(), asked.get("log", "")
-        return Answer(200, {"cancel": job.run.is_cancelled})
+        return WireAnswer(200, {"cancel": job.run.is_cancelled})
 
-    def _finish(self, asked: Json) -> Answer:
+    def _finish(self, asked: Json) -> WireAnswer:
         job, _ = self._job(asked)
         job.log = asked.get("log", job.log)
         job.outputs.update(asked.get("outputs") or {})
         flow.finish(self._state, job, asked["conclusion"])
-        return Answer(204)
+        return WireAnswer(204)
 
     def _runner(self, asked: Json) -> Runner:
         runner = self._state.runners.get(asked["id"])
         if runner is None or runner.secret != asked["secret"]:
-            raise No(404, GONE)
+            raise ListeningRefusal(404, GONE)
         return runner
 
     def _job(self, asked: Json) -> tuple[Job, Runner]:
@@ -189,7 +189,7 @@ class Listening:
         runner = removed if removed and removed.secret == asked["secret"] else self._runner(asked)
         runner.seen_at = self._state.clock()
         if runner.job is None or runner.job.id != asked["job"]:
-            raise No(410, "the job is not this runner's any more")
+            raise ListeningRefusal(410, "the job is not this runner's any more")
         return runner.job, runner
 
     def _shown(self, job: Job, runner: Runner) -> Json:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from fakes.github.auth import signing_key
 from fakes.github.state import Job, State
-from fakes.github.wire import Answer, Request
+from fakes.github.wire import WireAnswer, WireRequest
 
 KEY, STRANGERS_KEY = 1000, 1001
 KID = "bullpen-test-key"
@@ -68,12 +68,12 @@ def environment(url: str, job: Job) -> dict[str, str]:
     }
 
 
-def serve(state: State, url: str, issuer: str, request: Request) -> Answer | None:
+def serve(state: State, url: str, issuer: str, request: WireRequest) -> WireAnswer | None:
     """None: not about identities."""
     path = request.path
     if path.endswith(CONFIGURATION):
         base = f"{url}{path.removesuffix(CONFIGURATION)}"
-        return Answer(
+        return WireAnswer(
             200,
             {
                 "issuer": base,
@@ -84,16 +84,16 @@ def serve(state: State, url: str, issuer: str, request: Request) -> Answer | Non
             },
         )
     if path.endswith(KEYS):
-        return Answer(200, {"keys": [_public(signing_key(KEY).public_key())]})
+        return WireAnswer(200, {"keys": [_public(signing_key(KEY).public_key())]})
     if path == REQUEST_PATH:
         return _token_of_job(state, issuer, request)
     return None
 
 
-def _token_of_job(state: State, issuer: str, request: Request) -> Answer:
+def _token_of_job(state: State, issuer: str, request: WireRequest) -> WireAnswer:
     job = state.job(int(request.query.get("job", "0")))
     if job is None or request.headers.get("authorization") != f"Bearer {_bearer(job)}":
-        return Answer(401, {"message": "the bearer is not that of a job"})
+        return WireAnswer(401, {"message": "the bearer is not that of a job"})
     run = job.run
     claims = {
         "aud": request.query.get("audience", f"https://github.com/{run.repository.owner}"),
@@ -107,7 +107,7 @@ def _token_of_job(state: State, issuer: str, request: Request) -> Answer:
         "environment": job.spec.environment or None,
     }
     value = token(state, issuer, claims)
-    return Answer(200, {"value": value, "count": len(value)})
+    return WireAnswer(200, {"value": value, "count": len(value)})
 
 
 def _bearer(job: Job) -> str:

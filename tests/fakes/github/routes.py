@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fakes.github import runners, runs
-from fakes.github.auth import Credentials, Grant
-from fakes.github.calling import Call, Refusal
+from fakes.github.auth import Grant, IssuedCredentials
+from fakes.github.calling import ApiCall, ApiRefusal
 from fakes.github.limits import Limits
 from fakes.github.views import example
-from fakes.github.wire import Answer
+from fakes.github.wire import WireAnswer
 
 REPO, ORG = "/repos/{owner}/{repo}", "/orgs/{org}"
 OF_APPS = "app"  # only for an App that calls as itself
@@ -19,29 +19,29 @@ PUBLIC = "public"  # for every caller, even without credentials
 
 @dataclass(frozen=True)
 class Route:
-    answer: Callable[[Call], Answer]
+    answer: Callable[[ApiCall], WireAnswer]
     permission: str  # empty: any caller that sees the scope
     level: str = "read"
 
-    def admit(self, caller: Grant | None, call: Call) -> None:
+    def admit(self, caller: Grant | None, call: ApiCall) -> None:
         """Refuse a caller without the permission."""
         if self.permission == PUBLIC:
             return
         if caller is None:
-            raise Refusal(401, "Requires authentication")
+            raise ApiRefusal(401, "Requires authentication")
         if caller.is_app_itself != (self.permission == OF_APPS):
             text = "A JSON web token could not be decoded" if self.permission == OF_APPS else "Bad credentials"
-            raise Refusal(401, text)
+            raise ApiRefusal(401, text)
         if self.permission == OF_APPS:
             return
         if call.scope and not (call.state.has_scope(call.scope) and caller.sees(call.scope)):
-            raise Refusal(404, "Not Found")
+            raise ApiRefusal(404, "Not Found")
         if self.permission and not caller.may(self.permission, self.level):
             wanted = {"X-Accepted-GitHub-Permissions": f"{self.permission}={self.level}"}
-            raise Refusal(403, f"Resource not accessible by {caller.name}", wanted)
+            raise ApiRefusal(403, f"Resource not accessible by {caller.name}", wanted)
 
 
-def routes(credentials: Credentials, limits: Limits) -> dict[str, Route]:
+def routes(credentials: IssuedCredentials, limits: Limits) -> dict[str, Route]:
     table = {
         "get /rate_limit": Route(limits.overview, ""),
         "get /app": Route(credentials.get_app, OF_APPS),
@@ -92,6 +92,6 @@ def routes(credentials: Credentials, limits: Limits) -> dict[str, Route]:
     return table
 
 
-def _organisation(call: Call) -> Answer:
+def _organisation(call: ApiCall) -> WireAnswer:
     # The official example leaves out what the description requires.
-    return Answer(200, example(f"get {ORG}") | {"login": call.scope, "archived_at": None})
+    return WireAnswer(200, example(f"get {ORG}") | {"login": call.scope, "archived_at": None})

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from fakes.github.calling import Call, Refusal, listed
+from fakes.github.calling import ApiCall, ApiRefusal, listed
 from fakes.github.state import DEFAULT_GROUP, Runner, State, Ticket
 from fakes.github.views import shown_group, shown_label, shown_repository, shown_runner
-from fakes.github.wire import Answer
+from fakes.github.wire import WireAnswer
 
 TICKETS_LAST = timedelta(hours=1)
 DEFAULT_LABELS = ("self-hosted", "Linux", "X64")
@@ -58,67 +58,67 @@ def is_taken(state: State, scope: str, name: str) -> bool:
     return any(one.name.lower() == name.lower() for one in taken)
 
 
-def list_all(call: Call) -> Answer:
+def list_all(call: ApiCall) -> WireAnswer:
     mine = [view for scope, view in call.past.shown("runners") if scope == call.scope.lower()]
     if name := call.query.get("name"):
         mine = [view for view in mine if view["name"] == name]
     return listed(call, "runners", mine)
 
 
-def groups(call: Call) -> Answer:
+def groups(call: ApiCall) -> WireAnswer:
     return listed(call, "runner_groups", [shown_group(call, group) for group in call.state.groups_of(call.scope)])
 
 
-def group_repositories(call: Call) -> Answer:
+def group_repositories(call: ApiCall) -> WireAnswer:
     """The repositories that a group is open to; GitHub lists none of a group that is open to all."""
     groups = [one for one in call.state.groups_of(call.scope) if one.id == int(call.path["runner_group_id"])]
     if not groups:
-        raise Refusal(404, "Not Found")
+        raise ApiRefusal(404, "Not Found")
     admitted = [call.state.repository(name) for name in groups[0].repositories]
     return listed(call, "repositories", [shown_repository(call.url, one) for one in admitted if one is not None])
 
 
-def get(call: Call) -> Answer:
-    return Answer(200, shown_runner(call.state, _runner(call)))
+def get(call: ApiCall) -> WireAnswer:
+    return WireAnswer(200, shown_runner(call.state, _runner(call)))
 
 
-def delete(call: Call) -> Answer:
+def delete(call: ApiCall) -> WireAnswer:
     runner = _runner(call)
     if call.state.knows_busy(runner):
         # Even when it has been offline for minutes: GitHub believes in the job until its lease is over.
-        raise Refusal(422, f'Bad request - Runner "{runner.name}" is still running a job"')
+        raise ApiRefusal(422, f'Bad request - Runner "{runner.name}" is still running a job"')
     call.state.remove_runner(runner)
-    return Answer(204)
+    return WireAnswer(204)
 
 
-def registration_token(call: Call) -> Answer:
+def registration_token(call: ApiCall) -> WireAnswer:
     return _ticket(call, "registration")
 
 
-def removal_token(call: Call) -> Answer:
+def removal_token(call: ApiCall) -> WireAnswer:
     return _ticket(call, "removal")
 
 
-def _ticket(call: Call, kind: str) -> Answer:
+def _ticket(call: ApiCall, kind: str) -> WireAnswer:
     expires = (call.state.clock() + TICKETS_LAST).replace(microsecond=0)
     ticket = Ticket(f"A{secrets.token_hex(14).upper()}", kind, call.scope, expires)
     call.state.tickets[ticket.token] = ticket
-    return Answer(201, {"token": ticket.token, "expires_at": expires.isoformat()})
+    return WireAnswer(201, {"token": ticket.token, "expires_at": expires.isoformat()})
 
 
-def jit_config(call: Call) -> Answer:
+def jit_config(call: ApiCall) -> WireAnswer:
     """A registration for one job. It has the labels that were asked for, and no others."""
     wanted = call.body
     if is_taken(call.state, call.scope, wanted["name"]):
-        raise Refusal(409, f"Already exists - A runner with the name {wanted['name']} already exists.")
+        raise ApiRefusal(409, f"Already exists - A runner with the name {wanted['name']} already exists.")
     if wanted["runner_group_id"] not in [group.id for group in call.state.groups_of(call.scope)]:
-        raise Refusal(404, "Not Found")
+        raise ApiRefusal(404, "Not Found")
     if not 0 < len(wanted["name"]) <= 64:
-        raise Refusal(422, "Runner name must be between 1 and 64 characters.")
+        raise ApiRefusal(422, "Runner name must be between 1 and 64 characters.")
     group = wanted["runner_group_id"]
     runner = add(call.state, call.scope, wanted["name"], wanted["labels"], group=group, ephemeral=True)
     encoded = encoded_config(call.url, runner, wanted.get("work_folder", "_work"))
-    return Answer(201, {"runner": shown_runner(call.state, runner), "encoded_jit_config": encoded})
+    return WireAnswer(201, {"runner": shown_runner(call.state, runner), "encoded_jit_config": encoded})
 
 
 def encoded_config(url: str, runner: Runner, work: str) -> str:
@@ -127,38 +127,38 @@ def encoded_config(url: str, runner: Runner, work: str) -> str:
     return base64.b64encode(json.dumps(config | {"work": work}).encode()).decode()
 
 
-def labels(call: Call) -> Answer:
+def labels(call: ApiCall) -> WireAnswer:
     return _labels(_runner(call))
 
 
-def set_labels(call: Call) -> Answer:
+def set_labels(call: ApiCall) -> WireAnswer:
     runner = _runner(call)
     runner.labels = tuple(call.body["labels"])
     call.state.changed()
     return _labels(runner)
 
 
-def add_labels(call: Call) -> Answer:
+def add_labels(call: ApiCall) -> WireAnswer:
     runner = _runner(call)
     runner.labels = (*runner.labels, *(label for label in call.body["labels"] if label not in runner.labels))
     call.state.changed()
     return _labels(runner)
 
 
-def remove_labels(call: Call) -> Answer:
+def remove_labels(call: ApiCall) -> WireAnswer:
     runner = _runner(call)
     runner.labels = tuple(label for label in runner.labels if label in DEFAULT_LABELS)
     call.state.changed()
     return _labels(runner)
 
 
-def _labels(runner: Runner) -> Answer:
+def _labels(runner: Runner) -> WireAnswer:
     shown: list[dict[str, Any]] = [shown_label(label) for label in runner.labels]
-    return Answer(200, {"total_count": len(shown), "labels": shown})
+    return WireAnswer(200, {"total_count": len(shown), "labels": shown})
 
 
-def _runner(call: Call) -> Runner:
+def _runner(call: ApiCall) -> Runner:
     runner = call.state.runners.get(int(call.path["runner_id"]))
     if runner is None or runner.scope.lower() != call.scope.lower():
-        raise Refusal(404, "Not Found")
+        raise ApiRefusal(404, "Not Found")
     return runner

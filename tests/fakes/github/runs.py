@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakes.github import flow
-from fakes.github.calling import Call, Refusal, listed
+from fakes.github.calling import ApiCall, ApiRefusal, listed
 from fakes.github.state import COMPLETED, Job, State
 from fakes.github.views import (
     at,
@@ -14,7 +14,7 @@ from fakes.github.views import (
     shown_run,
     shown_status,
 )
-from fakes.github.wire import Answer
+from fakes.github.wire import WireAnswer
 
 RERUNNABLE = ("failure", "cancelled", "timed_out")
 
@@ -28,11 +28,11 @@ def jobs_now(state: State, url: str) -> dict[tuple[int, int], list[dict[str, obj
     }
 
 
-def repository(call: Call) -> Answer:
-    return Answer(200, shown_full_repository(call.url, call.repository()))
+def repository(call: ApiCall) -> WireAnswer:
+    return WireAnswer(200, shown_full_repository(call.url, call.repository()))
 
 
-def list_runs(call: Call) -> Answer:
+def list_runs(call: ApiCall) -> WireAnswer:
     found = [run for run in call.state.runs.values() if run.repository is call.repository()]
     wanted = call.query
     if status := wanted.get("status"):
@@ -42,19 +42,19 @@ def list_runs(call: Call) -> Answer:
     return listed(call, "workflow_runs", [shown_run(call.url, run) for run in reversed(found)])
 
 
-def get_run(call: Call) -> Answer:
-    return Answer(200, shown_run(call.url, call.run()))
+def get_run(call: ApiCall) -> WireAnswer:
+    return WireAnswer(200, shown_run(call.url, call.run()))
 
 
-def get_attempt(call: Call) -> Answer:
-    return Answer(200, shown_run(call.url, call.run(), _attempt(call)))
+def get_attempt(call: ApiCall) -> WireAnswer:
+    return WireAnswer(200, shown_run(call.url, call.run(), _attempt(call)))
 
 
-def attempt_jobs(call: Call) -> Answer:
+def attempt_jobs(call: ApiCall) -> WireAnswer:
     return listed(call, "jobs", call.past.shown("jobs").get((call.run().id, _attempt(call)), []))
 
 
-def run_jobs(call: Call) -> Answer:
+def run_jobs(call: ApiCall) -> WireAnswer:
     """Of the newest attempt, or of all with filter=all."""
     run = call.run()
     seen = call.past.shown("jobs")
@@ -63,47 +63,47 @@ def run_jobs(call: Call) -> Answer:
     return listed(call, "jobs", shown)
 
 
-def get_job(call: Call) -> Answer:
-    return Answer(200, shown_job(call.url, _job(call)))
+def get_job(call: ApiCall) -> WireAnswer:
+    return WireAnswer(200, shown_job(call.url, _job(call)))
 
 
-def rerun_job(call: Call) -> Answer:
+def rerun_job(call: ApiCall) -> WireAnswer:
     job = _job(call)
     return _rerun(call, job.run.id, [job])
 
 
-def rerun_all(call: Call) -> Answer:
+def rerun_all(call: ApiCall) -> WireAnswer:
     return _rerun(call, call.run().id, None)
 
 
-def rerun_failed(call: Call) -> Answer:
+def rerun_failed(call: ApiCall) -> WireAnswer:
     run = call.run()
     return _rerun(call, run.id, [job for job in run.jobs() if job.conclusion in RERUNNABLE])
 
 
-def _rerun(call: Call, run_id: int, jobs: list[Job] | None) -> Answer:
+def _rerun(call: ApiCall, run_id: int, jobs: list[Job] | None) -> WireAnswer:
     try:
         flow.rerun(call.state, call.state.runs[run_id], jobs)
     except flow.Forbidden as exc:
-        raise Refusal(403, str(exc)) from None
-    return Answer(201, {})
+        raise ApiRefusal(403, str(exc)) from None
+    return WireAnswer(201, {})
 
 
-def cancel(call: Call) -> Answer:
+def cancel(call: ApiCall) -> WireAnswer:
     run = call.run()
     if run.status == COMPLETED:
-        raise Refusal(409, "Cannot cancel a workflow run that is completed.")
+        raise ApiRefusal(409, "Cannot cancel a workflow run that is completed.")
     flow.cancel(call.state, run)
-    return Answer(202, {})
+    return WireAnswer(202, {})
 
 
-def pending_deployments(call: Call) -> Answer:
+def pending_deployments(call: ApiCall) -> WireAnswer:
     """None: no environment here asks for a review."""
     call.run()
-    return Answer(200, [])
+    return WireAnswer(200, [])
 
 
-def deployments(call: Call) -> Answer:
+def deployments(call: ApiCall) -> WireAnswer:
     found = [one for one in reversed(call.state.deployments) if one.job.run.repository is call.repository()]
     views = [shown_deployment(call.url, one) for one in found]
     for name in ("sha", "ref", "task", "environment"):
@@ -112,40 +112,42 @@ def deployments(call: Call) -> Answer:
     return listed(call, "", views)
 
 
-def deployment_statuses(call: Call) -> Answer:
+def deployment_statuses(call: ApiCall) -> WireAnswer:
     found = [one for one in call.state.deployments if one.id == int(call.path["deployment_id"])]
     if not found or found[0].job.run.repository is not call.repository():
-        raise Refusal(404, "Not Found")
+        raise ApiRefusal(404, "Not Found")
     return listed(call, "", [shown_status(call.url, one) for one in found])
 
 
-def releases(call: Call) -> Answer:
+def releases(call: ApiCall) -> WireAnswer:
     _check_runner_repository(call)
     newest_first = sorted(call.state.releases, key=lambda one: one.published_at, reverse=True)
     return listed(call, "", [shown_release(call.url, one) for one in newest_first])
 
 
-def latest_release(call: Call) -> Answer:
+def latest_release(call: ApiCall) -> WireAnswer:
     _check_runner_repository(call)
     if not call.state.releases:
-        raise Refusal(404, "Not Found")
-    return Answer(200, shown_release(call.url, max(call.state.releases, key=lambda one: at(one.published_at) or "")))
+        raise ApiRefusal(404, "Not Found")
+    return WireAnswer(
+        200, shown_release(call.url, max(call.state.releases, key=lambda one: at(one.published_at) or ""))
+    )
 
 
-def _check_runner_repository(call: Call) -> None:
+def _check_runner_repository(call: ApiCall) -> None:
     if call.scope != "actions/runner":
-        raise Refusal(404, "Not Found")
+        raise ApiRefusal(404, "Not Found")
 
 
-def _attempt(call: Call) -> int:
+def _attempt(call: ApiCall) -> int:
     number = int(call.path["attempt_number"])
     if not 1 <= number <= call.run().attempt:
-        raise Refusal(404, "Not Found")
+        raise ApiRefusal(404, "Not Found")
     return number
 
 
-def _job(call: Call) -> Job:
+def _job(call: ApiCall) -> Job:
     job = call.state.job(int(call.path["job_id"]))
     if job is None or job.run.repository is not call.repository():
-        raise Refusal(404, "Not Found")
+        raise ApiRefusal(404, "Not Found")
     return job

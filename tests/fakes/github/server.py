@@ -16,18 +16,18 @@ from contextlib import suppress
 from typing import Any
 
 from fakes.github import flow, oidc, runs, validation, wire
-from fakes.github.auth import Credentials
-from fakes.github.calling import Call, Refusal
-from fakes.github.faults import Faults
+from fakes.github.auth import IssuedCredentials
+from fakes.github.calling import ApiCall, ApiRefusal
+from fakes.github.faults import GithubFaults
 from fakes.github.limits import Limits
-from fakes.github.listening import Listening
+from fakes.github.listening import RunnerSessions
 from fakes.github.past import Past
 from fakes.github.routes import routes
 from fakes.github.scale_sets.service import SetService
 from fakes.github.state import State
 from fakes.github.views import shown_runner
 from fakes.github.webhooks import Delivery, Webhooks
-from fakes.github.wire import Answer, Request
+from fakes.github.wire import WireAnswer, WireRequest
 
 PREFIX = "/api/v3"  # of GitHub Enterprise Server; api.github.com has none
 API_VERSIONS = ("2022-11-28", "2026-03-10")
@@ -35,13 +35,13 @@ SWEEPS_EVERY = 0.05  # seconds
 STARTS_WITHIN = 120.0  # seconds; it takes milliseconds
 
 
-class Server:
+class GithubServer:
     def __init__(
         self,
         state: State,
-        credentials: Credentials,
+        credentials: IssuedCredentials,
         limits: Limits,
-        faults: Faults,
+        faults: GithubFaults,
         webhooks: Webhooks,
         set_service: SetService,
     ) -> None:
@@ -75,9 +75,9 @@ class Server:
 
     async def _run(self, started: Future[str]) -> None:
         self._loop = asyncio.get_running_loop()
-        listener = wire.Listener(self._serve)
+        listener = wire.LoopbackListener(self._serve)
         self._url = await listener.start()
-        self._listening = Listening(self._state, self._url)
+        self._listening = RunnerSessions(self._state, self._url)
         self._webhooks.url, self._webhooks.check = self._url, self._check_webhook
         self._webhooks.wake = lambda: self._on_loop(self._send_webhooks)
         self._set_service.begin(self._url)
@@ -106,7 +106,7 @@ class Server:
 
     # --------------------------------------------------------------------------------------------------------- requests
 
-    async def _serve(self, request: Request) -> Answer:
+    async def _serve(self, request: WireRequest) -> WireAnswer:
         try:
             if request.path.startswith("/_runner/"):
                 return await self._listening.serve(request.path.removeprefix("/_runner/"), request.json())
@@ -115,16 +115,16 @@ class Server:
             return answer or await self._from_afar(request)
         except Exception as exc:  # a mistake here, or in the words of a runner, is nothing to be retried
             self.violations.append(f"{request.method} {request.target}: the fake itself failed with {exc!r}")
-            return Refusal(500, repr(exc)).answer()
+            return ApiRefusal(500, repr(exc)).answer()
 
-    async def _from_afar(self, request: Request) -> Answer:
+    async def _from_afar(self, request: WireRequest) -> WireAnswer:
         """Half of the way is before the answer: a poll that waits is answered half a latency after its message came."""
         await asyncio.sleep(self.latency / 2)
         answer = await self._call(request)
         await asyncio.sleep(self.latency / 2)
         return answer
 
-    async def _call(self, request: Request) -> Answer:
+    async def _call(self, request: WireRequest) -> WireAnswer:
         target = request.target.removeprefix(PREFIX)
         self.calls.append(f"{request.method} {target}")
         rules = self._faults.of(self.calls[-1])
@@ -132,7 +132,7 @@ class Server:
             if rule.seconds:
                 await asyncio.sleep(rule.seconds)
             if rule.status:
-                return Refusal(rule.status, rule.message).answer()
+                return ApiRefusal(rule.status, rule.message).answer()
         if self._set_service.owns(request.path):
             answer = await self._set_service.serve(request)
         else:
@@ -141,14 +141,14 @@ class Server:
         answer.is_lost = any(rule.is_lost for rule in rules)
         return answer
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: WireRequest) -> WireAnswer:
         path = request.path.removeprefix(PREFIX)
         operation = validation.find(request.method, path)
         if operation is None or operation.name not in self._routes:
             self._violated(request, ["the description, or this fake, has no such operation"])
-            return Refusal(404, "Not Found").answer()
+            return ApiRefusal(404, "Not Found").answer()
         route = self._routes[operation.name]
-        call = Call(
+        call = ApiCall(
             self._state, self.past, self._url, request, operation.name, path, operation.path, request.query, None
         )
         try:
@@ -156,7 +156,7 @@ class Server:
             _check_headers(request)
             if wrong := validation.wrong_request(operation, call.query, call.body):
                 self._violated(request, wrong)
-                raise Refusal(422, f"Invalid request. {'; '.join(wrong)}")
+                raise ApiRefusal(422, f"Invalid request. {'; '.join(wrong)}")
             caller = self._credentials.caller(request.headers.get("authorization", ""))
             call.account = caller.account if caller else "anonymous"
             call.app = caller.name if caller and caller.is_app_itself else ""
@@ -164,14 +164,14 @@ class Server:
             route.admit(caller, call)
             answer = self._tagged(call, route.answer(call))
         except ValueError:
-            answer = Refusal(400, "Problems parsing JSON").answer()
-        except Refusal as refusal:
+            answer = ApiRefusal(400, "Problems parsing JSON").answer()
+        except ApiRefusal as refusal:
             answer = refusal.answer()
         self._violated(request, validation.wrong_answer(operation, answer))
         answer.headers = self._limits.headers(call) | answer.headers
         return answer
 
-    def _tagged(self, call: Call, answer: Answer) -> Answer:
+    def _tagged(self, call: ApiCall, answer: WireAnswer) -> WireAnswer:
         """An answer that the caller has already is not given, and not paid for."""
         if call.request.method != "GET" or answer.status != 200:
             return answer
@@ -180,11 +180,11 @@ class Server:
         if call.request.headers.get("if-none-match") != tag:
             return answer
         self._limits.give_back(call)
-        return Answer(304, None, answer.headers)
+        return WireAnswer(304, None, answer.headers)
 
     # ----------------------------------------------------------------------------------------------------------- checks
 
-    def _violated(self, request: Request, wrong: list[str]) -> None:
+    def _violated(self, request: WireRequest, wrong: list[str]) -> None:
         self.violations += [f"{request.method} {request.target}: {one}" for one in wrong]
 
     def _check_webhook(self, delivery: Delivery) -> None:
@@ -195,9 +195,11 @@ class Server:
         return [(one.scope.lower(), shown_runner(self._state, one)) for one in ordered]
 
 
-def _check_headers(request: Request) -> None:
+def _check_headers(request: WireRequest) -> None:
     if not request.headers.get("user-agent"):
-        raise Refusal(403, "Request forbidden by administrative rules. Please make sure your request has a User-Agent.")
+        raise ApiRefusal(
+            403, "Request forbidden by administrative rules. Please make sure your request has a User-Agent."
+        )
     version = request.headers.get("x-github-api-version", API_VERSIONS[0])
     if version not in API_VERSIONS:
-        raise Refusal(400, f"The API version {version} is not supported.")
+        raise ApiRefusal(400, f"The API version {version} is not supported.")

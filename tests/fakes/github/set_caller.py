@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from fakes.github.acting import PATIENCE, Listener, caller
+from fakes.github.acting import PATIENCE, RunnerSide, caller
 from fakes.github.hub import FakeGithub
 
 SETS, AGENTS = "_apis/runtime/runnerscalesets", "_apis/distributedtask/pools/0/agents"
@@ -79,8 +79,8 @@ class SetCaller:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
-    def runner(self, set_id: int, name: str) -> Listener:
+    def runner(self, set_id: int, name: str) -> RunnerSide:
         """A runner of the set that listens, without a process."""
-        made = Listener.of_jit(self._api, self._hub, self.configure(set_id, name)["encodedJITConfig"])
+        made = RunnerSide.of_jit(self._api, self._hub, self.configure(set_id, name)["encodedJITConfig"])
         assert made.listen().status_code == 200
         return made

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fakes.github import description
-from fakes.github.wire import Answer
+from fakes.github.wire import WireAnswer
 
 Json = dict[str, Any]
 ALWAYS_POSSIBLE = (304, 400, 401, 403, 404, 422, 429, 500, 502, 503)
@@ -66,7 +66,7 @@ def wrong_request(operation: Operation, query: dict[str, str], body: Any) -> lis
     return wrong
 
 
-def wrong_answer(operation: Operation, answer: Answer) -> list[str]:
+def wrong_answer(operation: Operation, answer: WireAnswer) -> list[str]:
     answers = operation.described["answers"]
     status = str(answer.status)
     if status not in answers:

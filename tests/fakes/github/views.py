@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from fakes.github import description
-from fakes.github.calling import Call
+from fakes.github.calling import ApiCall
 from fakes.github.state import (
     COMPLETED,
     DEFAULT_GROUP,
@@ -65,7 +65,7 @@ def shown_label(label: str) -> Json:
     return {"id": len(label), "name": label, "type": "read-only" if label.lower() in READ_ONLY else "custom"}
 
 
-def shown_group(call: Call, group: Group) -> Json:
+def shown_group(call: ApiCall, group: Group) -> Json:
     shown: Json = example("get /orgs/{org}/actions/runner-groups")["runner_groups"][0]
     base = f"{call.api_url}/orgs/{call.scope}/actions/runner-groups/{group.id}"
     visibility = "selected" if group.repositories else "all"

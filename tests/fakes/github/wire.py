@@ -16,7 +16,7 @@ LARGEST = 4 * 1024 * 1024  # bytes of a request
 
 
 @dataclass
-class Request:
+class WireRequest:
     method: str = ""
     target: str = ""
     headers: dict[str, str] = field(default_factory=dict)  # names in lower case
@@ -36,7 +36,7 @@ class Request:
 
 
 @dataclass
-class Answer:
+class WireAnswer:
     status: int
     content: Any = None  # None: no body
     headers: dict[str, str] = field(default_factory=dict)
@@ -44,10 +44,10 @@ class Answer:
     raw: bytes | None = None  # the body as it is, instead of the content
 
 
-Serve = Callable[[Request], Awaitable[Answer]]
+Serve = Callable[[WireRequest], Awaitable[WireAnswer]]
 
 
-class Listener:
+class LoopbackListener:
     """Listens on a free port of 127.0.0.1."""
 
     def __init__(self, serve: Serve) -> None:
@@ -79,8 +79,8 @@ class _Connection(asyncio.Protocol):
         self._serve = serve
         self._connections = connections
         self._parser = httptools.HttpRequestParser(self)
-        self._request = Request()
-        self._waiting: list[Request] = []
+        self._request = WireRequest()
+        self._waiting: list[WireRequest] = []
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -121,7 +121,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._waiting.append(self._request)
-        self._request = Request()
+        self._request = WireRequest()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._answer_all())
 
@@ -148,7 +148,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
 
-def _written(answer: Answer) -> bytes:
+def _written(answer: WireAnswer) -> bytes:
     body = b"" if answer.content is None else json.dumps(answer.content).encode()
     body = body if answer.raw is None else answer.raw
     headers = {"Content-Type": "application/json; charset=utf-8", **answer.headers, "Content-Length": str(len(body))}

@@ -37,7 +37,7 @@ class RecordedRequest:
     body: tuple[str, ...]  # the names of its fields; `[]` for a list
 
 
-class Recorder:
+class ExchangeRecorder:
     """`url` stands in for the service's. The latter's own address in answers is replaced."""
 
     def __init__(self, target: str) -> None:
@@ -126,8 +126,8 @@ def _fields(body: Any) -> tuple[str, ...]:
 
 
 @contextmanager
-def recording(target: str) -> Iterator[Recorder]:
-    recorder, started, stopping = Recorder(target), Future[asyncio.AbstractEventLoop](), asyncio.Event()
+def recording(target: str) -> Iterator[ExchangeRecorder]:
+    recorder, started, stopping = ExchangeRecorder(target), Future[asyncio.AbstractEventLoop](), asyncio.Event()
     thread = threading.Thread(target=lambda: asyncio.run(recorder.serve(started, stopping)))
     thread.start()
     loop = started.result(STARTING_TAKES)

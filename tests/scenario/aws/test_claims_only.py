@@ -10,8 +10,8 @@ from bullpen.config import Aws, Engines, Settings
 from bullpen.engines.aws.infrastructure.policies import place_of, workflow
 from bullpen.model.boot import BOOT_FAILURE
 from fakes.ec2 import ground
-from fakes.iam_simulator import Judge, Request
-from fakes.proxy import Answer, Call, Forward, proxy_in_thread
+from fakes.iam_simulator import AwsRequest, Judge
+from fakes.proxy import Forward, ProxiedAnswer, ProxiedCall, proxy_in_thread
 from scenario.aws.pool import CloudPool, endpoints
 from scenario.aws.test_served import served
 from scenario.test_everyday import ids
@@ -26,12 +26,12 @@ class Recorder:
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         self.asked.append((call.operation, json.loads(call.body)))
         return await forward(call.body)
 
 
-def judged(table: str, operation: str, body: dict[str, Any]) -> Iterator[Request]:
+def judged(table: str, operation: str, body: dict[str, Any]) -> Iterator[AwsRequest]:
     """The requests behind a call, as IAM judges them."""
     if operation == "TransactWriteItems":
         for action in body["TransactItems"]:
@@ -41,7 +41,7 @@ def judged(table: str, operation: str, body: dict[str, Any]) -> Iterator[Request
         for asked in body["RequestItems"].values():
             yield _on(table, operation, sorted({key["PK"]["S"] for key in asked["Keys"]}))
     elif operation == "Query" and "IndexName" in body:
-        yield Request("dynamodb:Query", f"{table}/index/{body['IndexName']}")
+        yield AwsRequest("dynamodb:Query", f"{table}/index/{body['IndexName']}")
     elif operation == "Query":
         (name,) = re.findall(r"= (:\w+)", body["KeyConditionExpression"])
         yield _on(table, operation, [body["ExpressionAttributeValues"][name]["S"]])
@@ -49,17 +49,17 @@ def judged(table: str, operation: str, body: dict[str, Any]) -> Iterator[Request
         yield _on(table, operation, [(body.get("Item") or body["Key"])["PK"]["S"]])
 
 
-def _on(table: str, verb: str, keys: list[str]) -> Request:
-    return Request(f"dynamodb:{verb}", table, {"dynamodb:LeadingKeys": keys})
+def _on(table: str, verb: str, keys: list[str]) -> AwsRequest:
+    return AwsRequest(f"dynamodb:{verb}", table, {"dynamodb:LeadingKeys": keys})
 
 
-def requests(pool: CloudPool, recorder: Recorder) -> list[Request]:
+def requests(pool: CloudPool, recorder: Recorder) -> list[AwsRequest]:
     """All that was asked of the table, once each."""
     table = f"arn:aws:dynamodb:{ground.REGION}:{ground.ACCOUNT}:table/{pool.name}"
     return list({repr(one): one for said in recorder.asked for one in judged(table, *said)}.values())
 
 
-def denied(pool: CloudPool, iam: Judge, asked: list[Request]) -> list[Request]:
+def denied(pool: CloudPool, iam: Judge, asked: list[AwsRequest]) -> list[AwsRequest]:
     """What the policy of a workflow that only claims denies."""
     aws = Aws(pool=pool.name, region=ground.REGION, instance_profile=ground.PROFILE)
     policy = workflow(place_of(Settings(engines=Engines(pool="aws"), aws=aws), ground.ACCOUNT))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from fakes.proxy import Answer, Call, Forward, proxy_in_thread
+from fakes.proxy import Forward, ProxiedAnswer, ProxiedCall, proxy_in_thread
 from scenario.aws.pool import CloudPool, endpoints
 from scenario.commands import Command
 
@@ -28,7 +28,7 @@ class Trap:
     environ: dict[str, str] = field(default_factory=dict)
     victim: Command | None = None
 
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+    async def __call__(self, call: ProxiedCall, forward: Forward) -> ProxiedAnswer | None:
         if self.only in ("", call.operation):
             self.seen.append(call.operation)
             self.bodies.append(call.body)

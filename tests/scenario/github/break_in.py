@@ -48,7 +48,7 @@ class Evidence:
         return json.loads((self.loot / f"{name}.json").read_text(encoding="utf-8"))
 
 
-class Story:
+class BreakIn:
     def __init__(self, place: Workplace) -> None:
         self.place, self.hub = place, place.hub
         self.loot = place.ground / "loot"
@@ -109,7 +109,7 @@ class Story:
 class Intrusion:
     """The job has tried everything, and its run goes on."""
 
-    story: Story
+    story: BreakIn
     found: Evidence
     run: Run
     other: Run
@@ -121,7 +121,7 @@ def break_in(hub: FakeGithub, keep: Path) -> Iterator[Intrusion]:
     hub.add_repository("acme/gadgets")
     # A lease as long as the test's patience: on a busy machine an agent may be silent for seconds, and is not lost.
     with a_workplace(hub, scope="acme", lease="180") as place:
-        story = Story(place)
+        story = BreakIn(place)
         found = Evidence(keep, place.home)
         found.secrets["an operator's token"] = make_token(place.home).encode()
         place.bullpen("refresh", *DIRECT)  # so that there is something in the vault
@@ -172,7 +172,7 @@ def aftermath(intrusion: Intrusion) -> Evidence:
     return found
 
 
-def feign(story: Story, run: Run, id: str) -> None:
+def feign(story: BreakIn, run: Run, id: str) -> None:
     """The runner seems to be forgotten by GitHub, and the agent registers again."""
     (before,) = names(story.hub, run)
     story.hub.hosted(run, "pause")
@@ -189,7 +189,7 @@ def names(hub: FakeGithub, run: Run) -> list[str]:
     return [one.name for one in hub.runners() if one.labels == (str(run.id),)]
 
 
-def tamper(story: Story, found: Evidence, victim: str) -> None:
+def tamper(story: BreakIn, found: Evidence, victim: str) -> None:
     """In direct mode the agent removes its registration itself, with a token: whose, and who lurks until then?"""
     place = story.place
     story.plan(victim=victim)
@@ -261,7 +261,7 @@ def secrets(place: Workplace) -> dict[str, bytes]:
 
 
 @contextmanager
-def turned_away(story: Story, found: Evidence, run: Run, *repositories: str, when: str = "first") -> Iterator[None]:
+def turned_away(story: BreakIn, found: Evidence, run: Run, *repositories: str, when: str = "first") -> Iterator[None]:
     """Other runs, of these repositories, ask for the label; that takes its time, in which something else may happen."""
     for repository in repositories:
         mark = story.loot / f"sneaked-{run.id}-{repository.partition('/')[2]}"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from action.steps import Ran, run_action
+from action.steps import StepResult, run_action
 from agent.github.fixtures import a_runner
 from fakes.github.hub import FakeGithub, Job, Run
 from free_ports import a_free_port
@@ -61,7 +61,7 @@ grace-gap = 10
 
 
 @dataclass(kw_only=True)
-class Site(ABC):
+class GithubSite(ABC):
     ground: Path
     port: int
     hub: FakeGithub
@@ -78,7 +78,7 @@ class Site(ABC):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def act(self, job: Job, inputs: Mapping[str, str]) -> Ran:
+    def act(self, job: Job, inputs: Mapping[str, str]) -> StepResult:
         """The action as a step of this job, on a machine of GitHub's: no credentials, only who it is."""
         run = job.run
         environ = {

@@ -1,7 +1,7 @@
 """The whole of it on GitHub, as a story that any pool must be able to tell."""
 
 from fakes.github.hub import JobSpec, Run
-from scenario.github.fixtures import Site
+from scenario.github.fixtures import GithubSite
 
 LABEL = "${{ needs.provision.outputs.label }}"
 PROVISION = JobSpec("provision")
@@ -9,7 +9,7 @@ ALONE = 'echo "$GITHUB_RUN_ID" >> "$HOME/ran"; test "$(sort -u "$HOME/ran")" = "
 """A job that fails if it finds what a job of another run has left."""
 
 
-def from_the_action_to_a_run_without_a_release_job(site: Site, *, github_knows_first: bool) -> None:
+def from_the_action_to_a_run_without_a_release_job(site: GithubSite, *, github_knows_first: bool) -> None:
     """acme/widgets must be in `github.rescue`. A machine that dies is missed by GitHub first, or by the pool."""
     hub = site.hub
     # A run provisions, has two jobs, and releases.
@@ -86,7 +86,7 @@ def status(run: Run, key: str) -> str:
     return next((job.status for job in run.jobs(run.attempt) if job.key == key), "")
 
 
-def provision(site: Site, run: Run, count: int) -> dict[str, str]:
+def provision(site: GithubSite, run: Run, count: int) -> dict[str, str]:
     """The first job of a run, on a machine of GitHub's: its step, and its outputs for the jobs that need it."""
     ran = site.act(run.job("provision"), {"mode": "provision", "instance-count": str(count)})
     assert ran.code == 0, f"{ran.log}\n{site.told()}"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.github.fixtures import Stage, a_stage
+from agent.github.fixtures import AgentStage, a_stage
 from builders import claimed, open_provision
 from bullpen.agent.account import account_of
 from bullpen.agent.progress import Phase, SignalKind
@@ -277,7 +277,7 @@ def test_c17_nothing_is_left_that_a_daemon_would_do_for_the_user_later(
 class Accomplice:
     """A process of another instance's job."""
 
-    stage: Stage
+    stage: AgentStage
     pid: int
     script: str
     socket: Path
@@ -307,7 +307,7 @@ class Accomplice:
 
 
 @contextmanager
-def an_accomplice(stage: Stage, user: str) -> Iterator[Accomplice]:
+def an_accomplice(stage: AgentStage, user: str) -> Iterator[Accomplice]:
     script = shutil.copy(Path(__file__).with_name("accomplice.py"), stage.ground)
     loot = stage.ground / "loot"
     loot.mkdir()

@@ -10,7 +10,7 @@ from scenario.github.fixtures import PATIENCE
 from scenario.github.set_fixtures import SET, a_job, completed, ends_clean, instances_of, rested
 from scenario.github.story import ALONE, status
 from scenario.github.workplace import Workplace, a_workplace
-from server.served import Served, a_server
+from server.served import ServeProcess, a_server
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def test_a_job_whose_machine_is_killed_is_run_again_once_on_another_machine(gith
 
 
 @contextmanager
-def a_replica(place: Workplace, *arguments: str) -> Iterator[Served]:
+def a_replica(place: Workplace, *arguments: str) -> Iterator[ServeProcess]:
     """Another process of `serve` on the same home. The last port that is given counts."""
     with a_server(place.home, "--config", str(place.config), *arguments) as served:
         yield served
@@ -57,7 +57,7 @@ def holder(place: Workplace) -> str:
     return found[0][0] if found else ""
 
 
-def holds(place: Workplace, served: Served) -> bool:
+def holds(place: Workplace, served: ServeProcess) -> bool:
     return holder(place).endswith(f"({served.process.pid})")
 
 

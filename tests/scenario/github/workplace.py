@@ -16,8 +16,8 @@ from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
 from fakes.github.hub import FakeGithub
 from scenario import processes
 from scenario.audit import audit
-from scenario.github.fixtures import PATIENCE, SECRET, Site, a_ground
-from server.served import CHECKOUT, Served, a_server, command, environment
+from scenario.github.fixtures import PATIENCE, SECRET, GithubSite, a_ground
+from server.served import CHECKOUT, ServeProcess, a_server, command, environment
 from users import lent
 
 __all__ = ["SECRET", "Workplace", "a_workplace"]
@@ -26,8 +26,8 @@ MOST = 4  # instances at once: each has a user of its own
 
 
 @dataclass(kw_only=True)
-class Workplace(Site):
-    served: Served
+class Workplace(GithubSite):
+    served: ServeProcess
 
     def bullpen(self, *arguments: str) -> dict[str, Any]:
         """A command of the operator's, on this box."""

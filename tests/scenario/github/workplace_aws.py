@@ -19,12 +19,12 @@ from fakes.java_engines import Engines
 from scenario.aws.ledger import Ledger
 from scenario.aws.pool import CloudPool
 from scenario.commands import Command, Starter
-from scenario.github.fixtures import SECRET, Site, a_ground
+from scenario.github.fixtures import SECRET, GithubSite, a_ground
 from users import lent
 
 
 @dataclass(kw_only=True)
-class CloudWorkplace(Site):
+class CloudWorkplace(GithubSite):
     pool: CloudPool
     serving: Command
 

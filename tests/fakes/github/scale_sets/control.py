@@ -24,7 +24,7 @@ from fakes.github import runners
 from fakes.github.scale_sets.records import Json, Message, ScaleSet, SetJob
 from fakes.github.scale_sets.service import SetService
 from fakes.github.state import Job, Runner
-from fakes.github.wire import Request
+from fakes.github.wire import WireRequest
 
 
 class SetControl:
@@ -74,7 +74,7 @@ class SetControl:
             return runner
 
     @property
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[WireRequest]:
         """Everything that was asked of the service, in order."""
         return list(self._service.requests)
 

@@ -8,18 +8,18 @@ import pytest
 
 from fakes.github import description, validation
 from fakes.github.acting import RUNNERS, WIDGETS, caller
-from fakes.github.auth import Credentials
+from fakes.github.auth import IssuedCredentials
 from fakes.github.fixtures import serving
 from fakes.github.hub import FakeGithub, JobSpec
 from fakes.github.limits import Limits
 from fakes.github.routes import routes
 from fakes.github.state import State
-from fakes.github.wire import Answer
+from fakes.github.wire import WireAnswer
 
 
 def test_every_route_is_described_and_every_described_operation_is_served(github_described: None) -> None:
     state = State(lease=600.0)
-    served = set(routes(Credentials(state), Limits(state)))
+    served = set(routes(IssuedCredentials(state), Limits(state)))
     assert served == {f"{method} {path}" for method, path in description.OPERATIONS}
 
 
@@ -109,8 +109,8 @@ def test_a_webhook_that_github_does_not_describe_fails_the_test_that_caused_it(
 def test_a_status_that_the_operation_does_not_have_is_a_violation(github_described: None) -> None:
     operation = validation.find("DELETE", f"{RUNNERS}/1")
     assert operation
-    assert validation.wrong_answer(operation, Answer(200, {})) == ["200 is no answer of it"]
-    assert validation.wrong_answer(operation, Answer(204)) == []
+    assert validation.wrong_answer(operation, WireAnswer(200, {})) == ["200 is no answer of it"]
+    assert validation.wrong_answer(operation, WireAnswer(204)) == []
 
 
 def test_it_serves_with_and_without_the_prefix_of_an_enterprise_server(api: httpx.Client, github: FakeGithub) -> None:

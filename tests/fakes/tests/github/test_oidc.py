@@ -4,7 +4,7 @@ import httpx
 import jwt
 import pytest
 
-from fakes.github.acting import Listener
+from fakes.github.acting import RunnerSide
 from fakes.github.hub import FakeGithub, JobSpec
 
 
@@ -45,7 +45,7 @@ def test_a_token_with_wrong_claims_can_be_made(
 
 
 def test_a_job_asks_for_its_identity_with_its_environment(api: httpx.Client, github: FakeGithub) -> None:
-    listener = Listener(api, github, "r-1", ("4711",))
+    listener = RunnerSide(api, github, "r-1", ("4711",))
     listener.listen()
     run = github.start_run("acme/widgets", [JobSpec("build", ("4711",))], event="pull_request")
     environment = listener.next()["env"]

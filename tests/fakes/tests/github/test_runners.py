@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import httpx
 import pytest
 
-from fakes.github.acting import RUNNERS, WIDGETS, Listener, caller
+from fakes.github.acting import RUNNERS, WIDGETS, RunnerSide, caller
 from fakes.github.hub import FakeGithub, JobSpec
 
 JIT = f"{RUNNERS}/generate-jitconfig"
@@ -90,7 +90,7 @@ def test_a_jit_registration_is_refused(
 
 
 def test_a_jit_runner_serves_one_job_and_is_removed(api: httpx.Client, github: FakeGithub) -> None:
-    listener = Listener.of_jit(api, github, api.post(JIT, json=a_jit()).json()["encoded_jit_config"])
+    listener = RunnerSide.of_jit(api, github, api.post(JIT, json=a_jit()).json()["encoded_jit_config"])
     run = github.start_run("acme/widgets", [JobSpec("a", ("4711",)), JobSpec("b", ("4711",))])
     assert listener.listen().status_code == 200
     job = listener.next()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from fakes.github.acting import Listener, caller
+from fakes.github.acting import RunnerSide, caller
 from fakes.github.hub import FakeGithub, Job, JobSpec
 from fakes.scale_sets.emulator import Emulator
 
@@ -52,7 +52,7 @@ class StandIn:
     api: httpx.Client
     offers: bool
     token: str
-    _listeners: dict[int, tuple[Listener, dict[str, Any]]] = field(default_factory=dict)
+    _listeners: dict[int, tuple[RunnerSide, dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -62,7 +62,7 @@ class StandIn:
         return self.hub.start_run("acme/widgets", [JobSpec(name, (SET,))]).job(name)
 
     def run(self, job: Job, configured: dict[str, Any]) -> None:
-        listener = Listener.of_jit(self.api, self.hub, configured["config"])
+        listener = RunnerSide.of_jit(self.api, self.hub, configured["config"])
         assert listener.listen().status_code == 200
         given = listener.next()
         assert listener.tell("started", given).status_code == 204
