@@ -1,6 +1,8 @@
 """Records as items: what is written is read again, sorts as it should, and says in the seeds' words what it is."""
 
-from dataclasses import fields, replace
+import sys
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -42,6 +44,13 @@ st.register_type_strategy(datetime, TIMES)
 st.register_type_strategy(str, WORDS)
 st.register_type_strategy(float, st.floats(0, 1e9, allow_nan=False))
 st.register_type_strategy(int, st.integers(0, 2**53))
+
+
+# The first call compiles `__init__`, in which hypothesis finds the arguments of a record and of what is in it.
+for module in [module for name, module in sys.modules.items() if name.startswith("bullpen.model.")]:
+    for kind in [kind for kind in vars(module).values() if isinstance(kind, type) and is_dataclass(kind)]:
+        with suppress(TypeError):
+            kind()
 
 
 def records() -> st.SearchStrategy[Any]:
