@@ -1,6 +1,7 @@
 """A command as a person sees it: on a terminal of a given width."""
 
 import fcntl
+import io
 import os
 import pty
 import struct
@@ -29,3 +30,12 @@ def on_a_terminal(arguments: tuple[str, ...], folder: Path, columns: int, **vari
             except OSError:  # so a terminal says that its last program has ended
                 pass
     return seen.decode().replace("\r", "").splitlines()
+
+
+class TerminalStream(io.StringIO):
+    """Takes what is written as a terminal would, and says that it is one."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True

@@ -1,21 +1,14 @@
 """The lines of `bullpen demo`; the demo itself runs in tests/test_distribution.py and tests/docs."""
 
-import io
 from pathlib import Path
 
 import pytest
 
 from bullpen.cli.demo.stage import CheckFailed, DemoStage
 from bullpen.config import Settings
+from terminals import TerminalStream
 
 LONG = "the 4 selected runners are on offer again, the created one, i-6ebabf4bd294d88b, is gone"
-
-
-class Terminal(io.StringIO):
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(("locale", "good", "bad"), [("C.UTF-8", "✔", "✘"), ("C", "ok", "FAILED")])
@@ -26,8 +19,8 @@ def test_a_line_that_is_too_long_for_the_terminal_breaks_between_words(
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("PYTHONIOENCODING", raising=False)
     monkeypatch.delenv("PYTHONUTF8", raising=False)
-    monkeypatch.setattr("sys.stdout", screen := Terminal())
-    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setattr("sys.stdout", screen := TerminalStream())
+    monkeypatch.setattr("sys.stderr", TerminalStream())
     monkeypatch.setattr("bullpen.cli.progress.PATIENCE", 0.0)
     stage = DemoStage(tmp_path, Settings())
     stage.title("Cleaning: a job leaves a token behind, then the run is released")

@@ -15,13 +15,9 @@ import pytest
 
 from bullpen.cli.progress import PATIENCE, ProgressDisplay
 from bullpen.model.progress import ProgressReport, WorkPhase, acquiring
+from terminals import TerminalStream
 
 SELECT, CREATE, REGISTER = WorkPhase.SELECT, WorkPhase.CREATE, WorkPhase.REGISTER
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def shown(*reports: ProgressReport, stream: io.StringIO) -> str:
@@ -70,21 +66,21 @@ def test_a_phase_that_comes_back_is_shown_again() -> None:
 
 def test_on_a_terminal_nothing_is_left_of_the_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    text = shown(acquiring(1, 3, {}), acquiring(2, 3, {}), stream=Terminal())
+    text = shown(acquiring(1, 3, {}), acquiring(2, 3, {}), stream=TerminalStream())
     assert "2 of 3 ready" in text
     assert text.rstrip().endswith(("\x1b[2K", "\x1b[?25h"))
 
 
 def test_a_line_that_looks_like_markup_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    assert "[/red] of run" in shown(ProgressReport(WorkPhase.JOBS, "[/red] of run"), stream=Terminal())
+    assert "[/red] of run" in shown(ProgressReport(WorkPhase.JOBS, "[/red] of run"), stream=TerminalStream())
 
 
 def test_work_that_reports_nothing_shows_that_it_goes_on_but_only_if_it_takes_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    terminal = Terminal()
+    terminal = TerminalStream()
     now = time.monotonic()
     display = ProgressDisplay(terminal, text="asking")
     monkeypatch.setattr(time, "monotonic", lambda: now + PATIENCE - 0.1)
@@ -99,7 +95,7 @@ def test_work_that_reports_nothing_shows_that_it_goes_on_but_only_if_it_takes_lo
 def test_a_line_fits_the_terminal_with_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     now = time.monotonic()
-    terminal = Terminal()
+    terminal = TerminalStream()
     with closing(ProgressDisplay(terminal)) as display:
         monkeypatch.setattr(time, "monotonic", lambda: now + 100)
         display(ProgressReport(WorkPhase.JOBS, "x" * 200))
@@ -111,7 +107,7 @@ def test_a_line_fits_the_terminal_with_its_seconds(monkeypatch: pytest.MonkeyPat
 def test_output_of_the_command_itself_has_no_line_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     now = time.monotonic()
-    terminal = Terminal()
+    terminal = TerminalStream()
     with closing(ProgressDisplay(terminal, text="")) as display:
         monkeypatch.setattr(time, "monotonic", lambda: now + 100)
         display.tick()

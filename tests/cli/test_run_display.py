@@ -10,14 +10,10 @@ from bullpen.cli.output import AnswerLost
 from bullpen.cli.run_display import LONGEST_NAME, RunDisplay
 from bullpen.model.job import RUNNING, Job
 from bullpen.model.progress import ProgressReport, WorkPhase
+from terminals import TerminalStream
 
 JOB = Job("j-1", RUNNING, 3, "run-1", ("true",), name="a", index=0)
 OTHER = Job("j-2", RUNNING, 3, "run-1", ("true",), name="other", index=1)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def report(ended: int, text: str = "") -> ProgressReport:
@@ -38,7 +34,7 @@ def screen(written: str) -> list[str]:
 
 
 def test_lines_of_jobs_and_the_live_line_never_share_a_line() -> None:
-    terminal = Terminal()  # both streams, as a person has them
+    terminal = TerminalStream()  # both streams, as a person has them
     display = RunDisplay(["a", "other"], terminal, terminal)
     display(report(0))
     display.write(JOB, "one")
@@ -52,13 +48,13 @@ def test_lines_of_jobs_and_the_live_line_never_share_a_line() -> None:
 
 
 def test_a_live_line_is_cut_to_the_terminal_because_one_that_wraps_cannot_be_erased() -> None:
-    terminal = Terminal()
+    terminal = TerminalStream()
     RunDisplay(["a"], terminal, io.StringIO())(report(0, "x" * 500))
     assert screen(terminal.getvalue()) == ["x" * 79]
 
 
 def test_output_that_goes_to_a_file_has_no_colours_and_no_live_line() -> None:
-    terminal, file = Terminal(), io.StringIO()
+    terminal, file = TerminalStream(), io.StringIO()
     with closing(RunDisplay(["a", "other"], terminal, file)) as display:
         display(report(0))
         display.write(JOB, "one")
@@ -77,7 +73,7 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
 def test_each_job_has_its_colour_and_colours_of_a_job_end_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    terminal = Terminal()
+    terminal = TerminalStream()
     display = RunDisplay(["a", "other"], io.StringIO(), terminal)
     display.write(JOB, "plain")
     display.write(OTHER, "\033[31mred")
@@ -93,14 +89,14 @@ def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch, name: str, v
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv(name, value)
-    terminal = Terminal()
+    terminal = TerminalStream()
     RunDisplay(["a"], io.StringIO(), terminal).write(JOB, "one")
     assert terminal.getvalue() == "a | one\n"
 
 
 def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    terminal = Terminal()
+    terminal = TerminalStream()
     RunDisplay(["a"], terminal, io.StringIO())(report(0))
     assert terminal.getvalue() == "bullpen: 0 of 2 jobs ended\n"
 

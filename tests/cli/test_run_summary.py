@@ -1,6 +1,5 @@
 """The summary of `bullpen run`: a table with those that failed last, and why they did."""
 
-import io
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +10,7 @@ from bullpen.cli.text import duration
 from bullpen.model.job import FINISHED, RUNNING, Job, Result
 from bullpen.provision.outcome import Outcome
 from bullpen.run import RunOutcome
+from terminals import TerminalStream
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -88,13 +88,8 @@ def test_a_reason_stays_on_its_line() -> None:
     assert "job-0 failed: one two [2J\n" in summary_of(ran(failed(0, "one\n two\033[2J")))
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_sentences_break_between_words_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setattr("sys.stdout", TerminalStream())
     monkeypatch.setenv("COLUMNS", "40")
     timed_out = a_job(0, Result.TIMED_OUT, 124, reason="it ran longer than its 1 s, and its processes were ended")
     again = {timed_out.id: [timed_out]}
@@ -110,7 +105,7 @@ def test_sentences_break_between_words_on_a_narrow_terminal(monkeypatch: pytest.
 
 
 def test_a_word_of_a_reason_that_is_longer_than_the_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setattr("sys.stdout", TerminalStream())
     monkeypatch.setenv("COLUMNS", "40")
     lines = summary_of(ran(failed(0, f"pytests: not found (PATH=/usr/bin:{40 * 'x'})"))).splitlines()
     assert lines[-3:-1] == ["job-0 failed: pytests: not found", f"    (PATH=/usr/bin:{20 * 'x'}…"]
@@ -122,14 +117,14 @@ def test_a_word_of_a_reason_that_is_longer_than_the_line_is_cut(monkeypatch: pyt
 def test_a_narrow_terminal_does_without_some_columns(
     monkeypatch: pytest.MonkeyPatch, columns: str, titles: str
 ) -> None:
-    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setattr("sys.stdout", TerminalStream())
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("NO_COLOR", "1")
     assert " ".join(summary_of(ran(a_job(0))).splitlines()[1].split()) == titles
 
 
 def test_results_are_coloured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setattr("sys.stdout", TerminalStream())
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     found = summary_of(ran(a_job(0), failed(1, name="failed")))
