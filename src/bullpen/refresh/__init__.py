@@ -116,5 +116,5 @@ async def _workflow_runs(ports: Ports, settings: Settings, dry_run: bool) -> lis
         reason = "it has runners, or has lost some; refresh would ask GitHub"
         return [Action("check run", run, reason) for run in await controller.held_runs()]
     report, scope = await controller.reconcile_all(), settings.github.scope
-    done = [Action("follow", scope, str(event)) for event in report.done]
+    done = [Action("follow", scope, str(event), kind=event.what) for event in report.done]
     return done + [Action("alarm", scope, str(event)) for event in report.alarms]
