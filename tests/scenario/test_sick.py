@@ -28,7 +28,8 @@ def test_a_spare_instance_stands_in_for_a_mute_one_at_once(pool: Pool) -> None:
     """The hedge: with one more on offer nothing is created, and no run waits for the registration to time out."""
     given_up = {"timings.registration": 500, "timings.validation": 600, "timings.provision": 700}
     assert given_up["timings.registration"] > 2 * LONGEST  # a run that waited for that would not end in the test's time
-    pool.settings |= {**given_up, "timings.hedge": 0.2}
+    # Nor does the age of its last heartbeat give the mute one away: only the hedge is left.
+    pool.settings |= {**given_up, "timings.hedge": 0.2, "timings.alive": 500}
     stocked = stock(pool, 2)
     for id in stocked:
         pool.signal(id, signal.SIGSTOP)
