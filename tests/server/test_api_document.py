@@ -19,6 +19,7 @@ from bullpen.server.app import _litestar
 from bullpen.server.openapi import AGENTS_PATH, PATH, documents
 from fakes import api_tools
 from fakes.aws_fixtures import SKIPPED
+from server.fixtures import a_house
 
 LINT = Path(__file__).parent / "lint"
 TAKES = 300.0  # seconds; a linter takes two
@@ -199,6 +200,34 @@ def test_no_schema_is_empty_and_no_pattern_is_pythons_own(document: dict[str, An
     patterns = [part["pattern"] for part in parts if isinstance(part.get("pattern"), str)]
     assert [pattern for pattern in patterns if r"\Z" in pattern or r"\A" in pattern or "(?P" in pattern] == []
     assert "absent" not in [value for part in parts if isinstance(part.get("enum"), list) for value in part["enum"]]
+
+
+@pytest.mark.parametrize("document", BOTH, ids=IDS)
+def test_every_component_has_a_name_of_its_own(document: dict[str, Any]) -> None:
+    assert [name for name in document["components"]["schemas"] if not re.fullmatch(r"[A-Za-z0-9]+", name)] == []
+
+
+def enums(document: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
+    """The query parameters with a fixed set of values: path, name and values."""
+    for path, methods in document["paths"].items():
+        for parameter in methods.get("get", {}).get("parameters", ()):
+            schema = parameter["schema"]
+            found = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+            if "enum" in found:
+                yield path, parameter["name"], found["enum"]
+
+
+@pytest.mark.parametrize(("path", "name", "values"), [one for document in BOTH for one in enums(document)])
+async def test_the_values_of_a_parameter_in_the_document_are_those_that_the_server_accepts(
+    tmp_path: Path, path: str, name: str, values: list[str]
+) -> None:
+    needed = {"/v1/jobs": {"runId": "r"}}.get(path, {})
+    async with a_house(tmp_path) as house:
+        for value in values:
+            assert (await house.ask("GET", path, params={**needed, name: value})).status_code == 200
+        answer = await house.ask("GET", path, params={**needed, name: "bogus"})
+        assert (answer.status_code, answer.json()["field"]) == (400, name)
+        assert sorted(answer.json()["allowed"].removeprefix("one of ").split(", ")) == sorted(values)
 
 
 def test_an_operation_and_its_result_are_told_apart_by_kind() -> None:

@@ -13,6 +13,7 @@ from bullpen.model.control import State as ControlState
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.job import Result as JobResult
 from bullpen.model.job import State as JobState
+from bullpen.model.scale_set import State as ScaleSetState
 from bullpen.model.signal import Kind as SignalKind
 from bullpen.model.worker import State as WorkerState
 
@@ -22,6 +23,7 @@ NAMES = {
     InstanceState: "InstanceState",
     JobResult: "JobResult",
     JobState: "JobState",
+    ScaleSetState: "ScaleSetState",
     SignalKind: "SignalKind",
     WorkerState: "WorkerState",
 }

@@ -123,7 +123,7 @@ def _document(title: str, about: str, found: list[Endpoint]) -> dict[str, Any]:
     parameters = [_bare(field) for one in found for field in _parameters(one)]
     types = [*bodies, *answers, *parameters, ErrorAnswer]
     schemas, components = schemas_of(types, bodies)
-    schema_of = dict(zip(map(repr, types), schemas, strict=True))
+    schema_of = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for one in found:
         paths.setdefault(one.path, {})[one.method] = _operation(one, schema_of)
@@ -168,7 +168,7 @@ def _errors_of(found: list[Endpoint]) -> dict[int, str]:
     return {status: text for status, text in ERRORS.items() if status not in RARE or ids & set(RARE[status])}
 
 
-def _operation(one: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
+def _operation(one: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
     handler, example = one.handler, EXAMPLES.get(one.id, Example())
     description: dict[str, Any] = {
         "operationId": one.id,
@@ -181,14 +181,14 @@ def _operation(one: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     if parameters := [_parameter(field, schema_of) for field in _parameters(one)]:
         description["parameters"] = parameters
     if one.body is not None:
-        content = {"schema": schema_of[repr(one.body)], "example": msgspec.to_builtins(example.request)}
+        content = {"schema": schema_of[one.body], "example": msgspec.to_builtins(example.request)}
         description["requestBody"] = {"required": True, "content": {"application/json": content}}
     elif handler.opt.get("body"):  # read as it comes
         content = {"schema": {"type": "string", "description": "Bytes, as they come."}, "example": example.request}
         description["requestBody"] = {"required": True, "content": {handler.opt["body"]: content}}
     headers = {"bullpen-version": {"$ref": "#/components/headers/BullpenVersion"}, **handler.opt.get("headers", {})}
     if _is_json(one.answer):
-        content = {"schema": schema_of[repr(one.answer)], "example": msgspec.to_builtins(example.answer)}
+        content = {"schema": schema_of[one.answer], "example": msgspec.to_builtins(example.answer)}
         answer = {"application/json": content}
     elif handler.opt.get("answer"):  # bytes
         content = {"schema": {"type": "string", "description": "Bytes, as they come."}, "example": example.answer}
@@ -200,7 +200,7 @@ def _operation(one: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     text = handler.response_description if isinstance(handler.response_description, str) else DONE[handler.status_code]
     responses: dict[str, Any] = {str(handler.status_code): {"description": text, "headers": headers, "content": answer}}
     for status, spec in (handler.responses or {}).items():  # an answer of its own for an error
-        content = {"schema": schema_of[repr(spec.data_container)], "example": msgspec.to_builtins(example.refusal)}
+        content = {"schema": schema_of[spec.data_container], "example": msgspec.to_builtins(example.refusal)}
         responses[str(status)] = {
             "description": spec.description,
             "headers": headers,
@@ -236,9 +236,9 @@ def _bare(field: Any) -> Any:
     return kinds[0] if field.is_optional else field.annotation
 
 
-def _parameter(field: Any, schema_of: dict[str, Any]) -> dict[str, Any]:
+def _parameter(field: Any, schema_of: dict[Any, Any]) -> dict[str, Any]:
     definition: ParameterKwarg = field.kwarg_definition
-    schema = dict(schema_of[repr(_bare(field))])
+    schema = dict(schema_of[_bare(field)])
     for name, key in LIMITS.items():
         if (limit := getattr(definition, name)) is not None:
             schema[key] = limit
