@@ -13,7 +13,11 @@ with warnings.catch_warnings():
     import schemathesis
     from schemathesis.checks import not_a_server_error
     from schemathesis.core.result import Ok
-    from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    )
 
 EXAMPLES = 12  # of each operation: the same every time
 
@@ -31,7 +35,12 @@ def check_described(url: str, wanted: Callable[[str], bool], document: str = "/v
         @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy())
         def holds(case: schemathesis.Case[Any]) -> None:
-            checks = [not_a_server_error, content_type_conformance, response_schema_conformance]
+            checks = [
+                not_a_server_error,
+                status_code_conformance,
+                content_type_conformance,
+                response_schema_conformance,
+            ]
             case.validate_response(case.call(timeout=120), checks=checks)
 
         holds()

@@ -230,6 +230,55 @@ async def test_the_values_of_a_parameter_in_the_document_are_those_that_the_serv
         assert sorted(answer.json()["allowed"].removeprefix("one of ").split(", ")) == sorted(values)
 
 
+VARIANTS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "no object": {"json": []},
+    "an unknown field": {"json": {"bogus": 1}},
+    "no JSON": {"content": b"{"},
+    "another media type": {"content": b"a=b", "headers": {"content-type": "application/x-www-form-urlencoded"}},
+    "a huge body": {"content": b" " * 5_000_000},
+    "an unknown parameter": {"params": {"bogus": "1"}},
+    "an unknown token": {"token": "bpo_0_0"},
+    "the token of an agent": {"token": "i-x"},
+    "the example": {"example": True},
+}
+
+
+@pytest.mark.parametrize("document", BOTH, ids=IDS)
+async def test_every_status_that_an_operation_answers_is_in_the_document(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
+    missing = set()
+    async with a_house(tmp_path) as house:
+        for where, operation in operations(document):
+            method, path = where.split()
+            path = re.sub("{.*?}", "i-x", path)
+            for name, variant in VARIANTS.items():
+                sent = dict(variant)
+                if sent.pop("example", False):
+                    sent = _example(operation)
+                if path == "/v1/events" and "token" not in sent and "params" not in sent:
+                    continue  # a stream does not end
+                answer = await house.ask(method.upper(), path, **sent)
+                if str(answer.status_code) not in operation["responses"]:
+                    missing.add((operation["operationId"], answer.status_code, name))
+    assert missing == set()
+
+
+def _example(operation: dict[str, Any]) -> dict[str, Any]:
+    for kind, one in operation.get("requestBody", {}).get("content", {}).items():
+        return {"content": json.dumps(one["example"]).encode(), "headers": {"content-type": kind}}
+    return {}
+
+
+@pytest.mark.parametrize("document", BOTH, ids=IDS)
+def test_every_operation_with_an_idempotency_key_describes_the_answer_to_a_mismatch(document: dict[str, Any]) -> None:
+    for where, one in operations(document):
+        has_key = any(parameter["name"] == "Idempotency-Key" for parameter in one.get("parameters", ()))
+        assert ("422" in one["responses"]) is has_key, where
+        assert {"408", "413", "431", "500"} <= set(one["responses"])  # of any connection, and of any defect
+
+
 def test_an_operation_and_its_result_are_told_apart_by_kind() -> None:
     (public, _) = BOTH
     shown = public["paths"]["/v1/operations/{operationId}"]["get"]["responses"]["200"]

@@ -36,10 +36,11 @@ OfClass = Annotated[
         name="resourceClass", max_length=limits.CLASS_NAME_LENGTH, description="Only what is of this resource class."
     ),
 ]
+KEY = "Idempotency-Key"
 Key = Annotated[
     str,
     HeaderParameter(
-        name="Idempotency-Key",
+        name=KEY,
         max_length=limits.IDEMPOTENCY_KEY_LENGTH,
         description="Key of this request. If no answer arrives, repeat it with the same key; the server carries it out"
         " once.",

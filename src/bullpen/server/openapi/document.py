@@ -18,6 +18,7 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.schema.error import ErrorAnswer, ErrorCode
 from bullpen.server.openapi.components import schemas_of
 from bullpen.server.openapi.examples import EXAMPLES, STREAM, Example
+from bullpen.server.parameters import KEY
 from bullpen.server.problems import CODES
 
 PATH, AGENTS_PATH = "/v1/openapi.json", "/v1/openapi-agents.json"
@@ -53,15 +54,22 @@ ERRORS = {
     401: "A token is needed, or the one that was sent is wrong, expired or revoked.",
     403: "The token does not allow it.",
     404: "It does not exist.",
+    408: "The request took too long to arrive.",
     409: "The current state does not allow it, or another caller was faster.",
     410: "The worker's key is over: take a new one.",
     413: "The body is too large.",
     422: "The Idempotency-Key was used for a request with another body.",
     429: "Too many requests are being served: try again after `Retry-After` seconds.",
+    431: "The headers are too large.",
+    500: "The server failed; its log says why.",
     503: "The store or a service does not answer: try again after `Retry-After` seconds.",
 }
-RARE = {410: ("recordHeartbeat", "stopWorker"), 422: ("provisionRun", "releaseRun")}
-"""Errors that only these operations answer."""
+GONE = ("recordHeartbeat", "stopWorker")
+"""Operations that answer 410. Those with an Idempotency-Key answer 422, and the others neither."""
+OF_CONNECTIONS = (400, 408, 413, 431, 500)
+"""Errors that a server answers whatever it is asked."""
+OWN_NAMES = {408: "RequestTimeout", 431: "HeadersTooLarge"}
+"""Of errors that share their code with another status."""
 DONE = {200: "Done.", 201: "It is created.", 202: "It is accepted, and goes on after this answer."}
 
 
@@ -164,8 +172,8 @@ def _document(title: str, about: str, found: list[Endpoint]) -> dict[str, Any]:
 
 
 def _errors_of(found: list[Endpoint]) -> dict[int, str]:
-    ids = {one.id for one in found}
-    return {status: text for status, text in ERRORS.items() if status not in RARE or ids & set(RARE[status])}
+    answered = {status for one in found for status in _errors(one)}
+    return {status: text for status, text in ERRORS.items() if status in answered}
 
 
 def _operation(one: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
@@ -213,8 +221,10 @@ def _operation(one: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
 
 def _errors(one: Endpoint) -> list[int]:
     if one.tag == "health":
-        return [413]
-    return [status for status in ERRORS if status not in RARE or one.id in RARE[status]]
+        return list(OF_CONNECTIONS)
+    has_key = any(field.kwarg_definition.name == KEY for field in _parameters(one))
+    rare = {410: one.id in GONE, 422: has_key}
+    return [status for status in ERRORS if rare.get(status, True)]
 
 
 def _is_json(answer: Any) -> bool:
@@ -259,6 +269,8 @@ def _parameter(field: Any, schema_of: dict[Any, Any]) -> dict[str, Any]:
 
 @cache
 def _error_name(status: int) -> str:
+    if status in OWN_NAMES:
+        return OWN_NAMES[status]
     code = CODES.get(status, ErrorCode.INVALID_REQUEST)
     return "".join(part.title() for part in code.value.split("-"))
 
