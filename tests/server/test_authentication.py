@@ -1,7 +1,9 @@
 """What each caller may do: operators by scope, agents for their own instance, others nothing."""
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -12,7 +14,9 @@ from bullpen.auth.tokens import AGENT_LASTS, LOOK_EVERY, STALE, AgentIdentity, K
 from bullpen.errors import ConfigError, Unavailable
 from bullpen.ports import TokenBook
 from bullpen.server.authentication import check_bind
-from server.fixtures import INSTANCE, OTHER, a_house, keys_of
+from bullpen.server.load_limits import MOST_UNKNOWN
+from server.fixtures import INSTANCE, OTHER, House, a_house, keys_of
+from server.wired import Wire
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -135,6 +139,117 @@ async def test_a_revoked_token_is_refused_and_tokens_stay_required(tmp_path: Pat
             await house.revoke(scope.value)
             assert (await house.ask("GET", "/v1/status", scope.value)).status_code == 401
         assert (await house.ask("GET", "/v1/status")).status_code == 401
+
+
+def created_elsewhere(house: House, name: str = "new") -> str:
+    """A token that the store has, and this process has not read yet."""
+    stored, token = drawn(Scope.ADMIN, house.ports.clock.now(), None, name)
+    house.memory.shelf.add(stored)
+    return token
+
+
+def counted(house: House, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When the tokens are read."""
+    reads: list[float] = []
+    read = house.ports.tokens.read
+
+    async def noted() -> TokenBook:
+        reads.append(asyncio.get_running_loop().time())
+        return await read()
+
+    monkeypatch.setattr(house.ports.tokens, "read", noted)
+    return reads
+
+
+async def test_a_token_is_known_as_soon_as_it_is_created(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        before = house.ports.clock.now()
+        assert (await house.ask("GET", "/v1/status", created_elsewhere(house))).status_code == 200
+        assert house.ports.clock.now() == before
+        assert (await house.beat(token=created_elsewhere(house, "beats"))).status_code == 200
+
+
+@pytest.mark.parametrize("body", [b"", b'{"workerInstanceKey":"w"}'])
+async def test_a_connection_admits_a_token_as_soon_as_it_is_created(tmp_path: Path, body: bytes) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        wire = Wire(house)
+        head = f"Host: x\r\nAuthorization: Bearer {created_elsewhere(house)}\r\nContent-Length: {len(body)}\r\n\r\n"
+        line = "POST /v1/heartbeats HTTP/1.1\r\n" if body else "GET /v1/status HTTP/1.1\r\n"
+        for _ in range(2):
+            wire.send((line + head).encode(), body)
+            await asyncio.sleep(0.1)
+        assert wire.statuses == [200, 409 if body else 200]  # the second beat needs the token of the first answer
+
+
+async def test_a_flood_of_unknown_tokens_adds_one_read_a_second_and_keeps_no_new_token_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        reads = counted(house, monkeypatch)
+
+        async def ask(place: int) -> int:
+            await asyncio.sleep(place / 100)
+            token = created_elsewhere(house) if place == 250 else drawn(Scope.READ, NOW, None)[1]
+            return (await house.ask("GET", "/v1/status", token)).status_code
+
+        found = await asyncio.gather(*(ask(place) for place in range(500)))
+        assert [place for place, status in enumerate(found) if status == 200] == [250]
+        assert set(found) == {200, 401}
+        assert len(reads) <= 500 / 100 / LOOK_EVERY + 2
+        assert min(later - sooner for sooner, later in pairwise(reads)) >= LOOK_EVERY
+
+
+async def test_too_many_unknown_tokens_at_once_are_asked_to_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        reads = counted(house, monkeypatch)
+        wrong = drawn(Scope.READ, NOW, None)[1]
+        asked = (house.ask("GET", "/v1/status", wrong) for _ in range(MOST_UNKNOWN + 100))
+        found = Counter(one.status_code for one in await asyncio.gather(*asked))
+        assert set(found) == {401, 429}
+        assert found[429] <= 100
+        assert len(reads) <= 2
+
+
+async def test_callers_that_know_a_token_or_send_no_token_of_operators_cause_no_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        await house.revoke("operate")
+        reads = counted(house, monkeypatch)
+        for token in ("operate", "wrong", "bpo_0_0", INSTANCE + "_x", "bpr_x_y"):
+            assert (await house.ask("GET", "/v1/status", token)).status_code == 401
+        assert (await house.ask("GET", "/v1/status", "read")).status_code == 200
+        assert reads == []
+
+
+async def test_an_unknown_secret_of_a_known_id_takes_as_long_as_an_unknown_id(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        keys = house.context.keys
+        known = house.tokens["read"]
+        assert not keys.may_be_new(known)
+        assert keys.may_be_new(known[:-64] + "0" * 64)
+        assert keys.may_be_new(drawn(Scope.READ, NOW, None)[1])
+
+
+async def test_an_unknown_token_is_a_503_while_the_tokens_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+
+        async def broken() -> TokenBook:
+            raise Unavailable("away")
+
+        monkeypatch.setattr(house.ports.tokens, "read", broken)
+        assert (await house.ask("GET", "/v1/status", created_elsewhere(house))).status_code == 503
 
 
 async def test_every_replica_learns_of_a_revocation_by_itself(tmp_path: Path) -> None:

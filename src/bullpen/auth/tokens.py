@@ -6,7 +6,9 @@ tokens are derived.
     bpr_<claims>_<mac>              a workflow run's: bound to it, its repository, its trust domain and a time; as above
 
 A process keeps a copy of what the store has (`ports.Tokens`) and reads it again every second: requests ask far more
-often, and must not wait. If the store cannot be read for long, operators are refused: one might have been revoked.
+often, and must not wait. Only the caller with an operator's token that the copy lacks waits for the next read
+(`catch_up`): it may have been created a moment ago, by any process. However many such callers there are, they add one
+read a second. If the store cannot be read for long, operators are refused: one might have been revoked.
 """
 
 import asyncio
@@ -29,6 +31,7 @@ SECRET_LENGTH = 32  # bytes
 LOOK_EVERY = 1.0  # seconds between two reads of the tokens
 READ_WITHIN = 5.0  # seconds for one read
 STALE = 30.0  # seconds without a successful read, after which operators are refused
+FORM = re.compile(r"bpo_[0-9a-f]{16}_[0-9a-f]{64}", re.ASCII)  # of an operator's token, as `drawn` makes it
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 AGENT_LASTS = 30 * 24 * 3600
 """Seconds that an agent's token is valid: longer than any instance should live, short enough to be worth little."""
@@ -90,6 +93,9 @@ class Keys:
         self._failing_since: float | None = None
         self._known: dict[str, StoredToken] = {}
         self._required = False
+        self._reading = asyncio.Lock()
+        self._reads = 0  # begun so far
+        self._next_read = 0.0  # by the loop's clock: the first moment at which a caller may cause one
         self.learn(book or TokenBook())
 
     @classmethod
@@ -105,6 +111,25 @@ class Keys:
 
     async def refresh(self, now: float) -> None:
         """Read the tokens again; note if that fails."""
+        async with self._reading:
+            await self._read(now)
+
+    async def catch_up(self, now: float) -> None:
+        """Return when a read that began after this call has ended. Callers share their reads, of which one begins each
+        `LOOK_EVERY` seconds. Raise Unavailable if it failed."""
+        seen = self._reads
+        async with self._reading:
+            if self._reads == seen:
+                clock = asyncio.get_running_loop().time
+                if (pause := self._next_read - clock()) > 0:
+                    await asyncio.sleep(pause)
+                self._next_read = clock() + LOOK_EVERY
+                await self._read(now)
+        if self._failing_since is not None:
+            raise Unavailable("the tokens could not be read")
+
+    async def _read(self, now: float) -> None:
+        self._reads += 1
         try:
             async with asyncio.timeout(READ_WITHIN):
                 self.learn(await self._tokens.read())
@@ -162,11 +187,20 @@ class Keys:
             return None
         return AgentIdentity(instance_id) if now < int(until) else None
 
-    def _operator(self, token: str, now: float) -> Operator | None:
+    def may_be_new(self, token: str) -> bool:
+        """Whether this is an operator's token that the store may have, and this process has not read. Also one with a
+        known id and a wrong secret: a caller that waits does not learn which ids exist."""
+        return FORM.fullmatch(token) is not None and self._stored(token) is None
+
+    def _stored(self, token: str) -> StoredToken | None:
         known = self._known.get(token.split("_")[1])
         # Compared even where nothing is known: how long it takes does not show which ids exist.
         is_right = hmac.compare_digest(_hash(token), known.sha256 if known else _hash(""))
-        if known is None or not is_right or known.revoked is not None or known.scope not in _LADDER:
+        return known if is_right else None
+
+    def _operator(self, token: str, now: float) -> Operator | None:
+        known = self._stored(token)
+        if known is None or known.revoked is not None or known.scope not in _LADDER:
             return None
         if known.expires is not None and now >= known.expires.timestamp():
             return None

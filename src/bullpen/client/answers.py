@@ -27,6 +27,7 @@ BUSY = 429
 GATEWAYS = (502, 503, 504)  # a proxy's own answers, too: the server behind it does not answer
 LONGEST_PAUSE = 30.0  # seconds that a Retry-After is obeyed for
 IS_URL = "Set --server (BULLPEN_SERVER) to the URL of `bullpen serve`, without the path of an endpoint."
+NEW_TOKEN = "Create another one with `bullpen token create`, in the pool of this server."
 T = TypeVar("T")
 
 
@@ -120,7 +121,7 @@ def _by_status(reply: Reply, says: str, remedy: str, field: str) -> BullpenError
         case 401:
             if says == "a token is needed":
                 remedy = remedy or "Set BULLPEN_TOKEN, or --token-file to a file that contains the token."
-            return PermissionDenied(says, remedy=remedy or "Create another one with `bullpen token create`.")
+            return PermissionDenied(says, remedy=remedy or NEW_TOKEN)
         case 403:
             return PermissionDenied(says, remedy=remedy)
         case 404:

@@ -46,7 +46,7 @@ class ServerApp:
 
     def __init__(self, context: Context) -> None:
         self.heartbeats = Heartbeats(context.ports, context.settings)
-        self.gate = RequestGate(context.doorkeeper)
+        self.gate = RequestGate(context.doorkeeper, context.admission)
         self._context = context
         self._rest = _litestar()
 
@@ -56,15 +56,17 @@ class ServerApp:
             state = {**scope.get("state", {}), "context": self._context}
             if "refused" in state:  # by the connection, because of what followed the headers: it is not carried out
                 return
-            if "speaker" not in state:  # connections of `protocol` have asked already, before the body
+            if "speaker" not in state:  # else a connection of `protocol` has found the caller, before the body
                 peer = scope.get("client")
                 try:
                     head = head_of(scope["headers"])
-                    state["speaker"] = self.gate.admit(scope["path"], head, peer[0] if peer else None)
+                    state["speaker"] = await self.gate.admit_unknown(scope["path"], head, peer[0] if peer else None)
                 except Problem as problem:
                     content = msgspec.json.encode(problem.answer)
                     answer = ASGIResponse(body=content, status_code=problem.status, headers=problem.headers)
                     await answer(scope, receive, send)
+                    return
+                if "refused" in scope.get("state", {}):  # … while the tokens were read
                     return
             scope["state"] = state
             if scope["method"] == "POST" and scope["path"] in (SINGLE, BATCH):

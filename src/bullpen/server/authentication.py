@@ -22,6 +22,10 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 log = get_logger("bullpen.server")
 
 
+class UnknownToken(Problem):
+    """A 401 for an operator's token that this process does not know, and that may have been created a moment ago."""
+
+
 class Doorkeeper:
     """Finds the caller that an `Authorization` header names."""
 
@@ -45,8 +49,8 @@ class Doorkeeper:
             raise forbidden("the server has no tokens, so it serves this machine only")
 
     def identify(self, authorization: str | None, host: str | None, origin: str | None) -> Speaker:
-        """The caller. Raise a 401 for a token that is not valid, a 403 for a caller that an open server refuses, a 503
-        if the keys cannot be read."""
+        """The caller. Raise a 401 for a token that is not valid, an UnknownToken for one that may be new, a 403 for a
+        caller that an open server refuses, a 503 if the keys cannot be read."""
         now = self._clock.now().timestamp()
         if authorization is None:
             if not self._is_open(now):
@@ -60,8 +64,16 @@ class Doorkeeper:
         except BullpenError as exc:
             raise self._unreadable(exc) from exc
         if found is None:
-            raise unauthorized("the token is wrong, expired or revoked")
+            may_be_new = self._keys.may_be_new(token.strip())
+            raise unauthorized("the token is wrong, expired or revoked", kind=UnknownToken if may_be_new else Problem)
         return found
+
+    async def catch_up(self) -> None:
+        """Return when the tokens were read again. Raise a 503 if they cannot be read."""
+        try:
+            await self._keys.catch_up(self._clock.now().timestamp())
+        except BullpenError as exc:
+            raise self._unreadable(exc) from exc
 
     def _is_open(self, now: float) -> bool:
         try:
@@ -138,8 +150,8 @@ def forbidden(error: str, remedy: str | None = None, field: str = "") -> Problem
     return Problem(403, error, field, remedy=remedy)
 
 
-def unauthorized(error: str, remedy: str | None = None) -> Problem:
-    return Problem(401, error, remedy=remedy, headers={"www-authenticate": "Bearer"})
+def unauthorized(error: str, remedy: str | None = None, kind: type[Problem] = Problem) -> Problem:
+    return kind(401, error, remedy=remedy, headers={"www-authenticate": "Bearer"})
 
 
 def _local_caller(host: str | None, origin: str | None) -> Operator:

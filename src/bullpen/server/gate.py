@@ -12,8 +12,9 @@ from typing import TypeAlias
 
 from bullpen.auth.tokens import Speaker
 from bullpen.lazy_dataclass import dataclass
-from bullpen.server.authentication import Doorkeeper
+from bullpen.server.authentication import Doorkeeper, UnknownToken
 from bullpen.server.heartbeats import LARGEST as LARGEST_BEATS
+from bullpen.server.load_limits import Admission
 from bullpen.server.problems import bad_input, too_large
 from bullpen.server.routes import github, tokens
 
@@ -73,12 +74,14 @@ def head_of(headers: Headers) -> Head:
 class RequestGate:
     """Admits requests by their headers."""
 
-    def __init__(self, doorkeeper: Doorkeeper) -> None:
+    def __init__(self, doorkeeper: Doorkeeper, admission: Admission) -> None:
         self._doorkeeper = doorkeeper
+        self._admission = admission
 
     def admit(self, path: str, head: Head, peer: str | None) -> Speaker | None:
         """The caller; None where the endpoint needs no token. Raise a 401 or 403 for a caller that is refused, a 413
-        for a body whose declared length is too large, a 503 if the tokens cannot be read."""
+        for a body whose declared length is too large, a 503 if the tokens cannot be read. Raise an UnknownToken where
+        `admit_unknown` may find the caller."""
         # Spelled as the router reads it: with a slash at the end it is the same endpoint.
         path = path if path in LARGEST else "/" + "/".join(part for part in path.split("/") if part)
         if path not in HEALTH:
@@ -90,3 +93,12 @@ class RequestGate:
         if head.length is not None and head.length > largest:
             raise too_large(largest)
         return speaker
+
+    async def admit_unknown(self, path: str, head: Head, peer: str | None) -> Speaker | None:
+        """As `admit`, by tokens that are read meanwhile if the caller's may be new. Raise a 429 if too many wait."""
+        try:
+            return self.admit(path, head, peer)
+        except UnknownToken:
+            with self._admission.wait_for_tokens():
+                await self._doorkeeper.catch_up()
+        return self.admit(path, head, peer)

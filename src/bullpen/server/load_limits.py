@@ -15,6 +15,9 @@ MOST_AT_CI = 64
 """Requests that wait for the CI. It may be slow or silent: they do not count against other requests."""
 MOST_UNPROVED = 64
 """Bodies, of a megabyte at most, that are read before their sender is known: webhooks are signed over the body."""
+MOST_UNKNOWN = 256
+"""Requests with a token that may be new: they wait for the next read of the tokens, a second at most, with the first
+64 KiB of their bodies."""
 MOST_POLLS = 2  # of one instance: an agent's own, and the one its crash left behind
 RETRY_AFTER = 2.0  # seconds
 
@@ -25,7 +28,13 @@ class Admission:
     def __init__(
         self, requests: int = MOST_REQUESTS, watching: int = MOST_WATCHING, unproved: int = MOST_UNPROVED
     ) -> None:
-        self._limits = {"request": requests, "watching": watching, "ci": MOST_AT_CI, "unproved": unproved}
+        self._limits = {
+            "request": requests,
+            "watching": watching,
+            "ci": MOST_AT_CI,
+            "unproved": unproved,
+            "unknown": MOST_UNKNOWN,
+        }
         self._at_work: Counter[str] = Counter()
 
     def work(self) -> AbstractContextManager[None]:
@@ -48,6 +57,10 @@ class Admission:
     def read_unproved(self) -> AbstractContextManager[None]:
         """For the body of a sender that is proved by it."""
         return self._counted("unproved")
+
+    def wait_for_tokens(self) -> AbstractContextManager[None]:
+        """For a request whose token is not known yet."""
+        return self._counted("unknown")
 
     @contextmanager
     def _counted(self, kind: str, most: int | None = None) -> Iterator[None]:

@@ -22,6 +22,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bullpen.auth.tokens import Speaker
+from bullpen.server.authentication import UnknownToken
 from bullpen.server.exchange import Exchange, Flow, rendered
 from bullpen.server.gate import Head, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats
@@ -204,30 +205,34 @@ class Connection(HttpToolsProtocol):
             self._hang_up(problem)
             return
         self._left = self._head.length or 0
+        caller: dict[str, Speaker | None] = {}
         try:
-            speaker = self.gate.admit(path, self._head, self.client[0] if self.client else None)
+            caller["speaker"] = self.gate.admit(path, self._head, self.client[0] if self.client else None)
+        except UnknownToken:
+            pass  # the application reads the tokens again, and reads no body before that
         except Problem as problem:
             self._refuse(problem)
             return
         if self.parser.should_upgrade() and self._head.has_body:  # the parser would leave the body out
             self._hang_up(bad_input("a request with a body cannot ask for an Upgrade", "upgrade"))
             return
-        if self.parser.get_method() == b"POST" and self.url in PATHS and not self.expect_100_continue:
-            exchange = Exchange(self._answer, path, speaker, self.parser.should_keep_alive())
+        is_beat = self.parser.get_method() == b"POST" and self.url in PATHS
+        if is_beat and caller and not self.expect_100_continue:
+            exchange = Exchange(self._answer, path, caller["speaker"], self.parser.should_keep_alive())
             self.cycle = cast(Any, exchange)
             self._known = None
             if exchange.keep_alive and self._block.endswith(END) and self._head.length is not None:
                 self._known = (self._block, len(self._block) + self._head.length, path, self._head)
             return
-        self._make_scope(speaker)
+        self._make_scope(caller)
         super().on_headers_complete()
 
-    def _make_scope(self, speaker: Speaker | None) -> None:
+    def _make_scope(self, caller: dict[str, Speaker | None]) -> None:
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expects
         self.headers += headers  # the scope has this very list
-        self.scope["state"]["speaker"] = speaker
+        self.scope["state"].update(caller)
 
     def on_body(self, body: bytes) -> None:
         self._left -= len(body)
