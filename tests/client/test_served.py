@@ -59,24 +59,25 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
     assert methods(Client) == methods(AsyncClient)
 
 
-def test_a_run_from_its_provision_to_its_release(client: Client) -> None:
+@pytest.mark.parametrize("run_id", ["sync-1", "feature/x", "a/../b"])
+def test_a_run_from_its_provision_to_its_release(client: Client, run_id: str) -> None:
     reports: list[ProgressAnswer] = []
-    provisioned = client.provision("sync-1", ProvisionRun(count=2), progress=reports.append)
+    provisioned = client.provision(run_id, ProvisionRun(count=2), progress=reports.append)
     assert [one.state for one in provisioned.instances] == [InstanceState.RUNNING] * 2
-    job = client.submit(SubmitJob(run_id="sync-1", command=("sh", "-c", "echo one; sleep 0.3; echo two"), name="say"))
+    job = client.submit(SubmitJob(run_id=run_id, command=("sh", "-c", "echo one; sleep 0.3; echo two"), name="say"))
     assert list(client.job_lines(job.id)) == ["one", "two"]
     assert client.job(job.id).result is Result.SUCCEEDED
-    assert [one.id for one in client.jobs("sync-1")] == [job.id]
-    assert {one.id for one in client.instances(run_id="sync-1")} == {one.instance_id for one in provisioned.instances}
-    assert "sync-1" in [one.id for one in client.runs()]
-    assert len(client.run("sync-1").instances) == 2
+    assert [one.id for one in client.jobs(run_id)] == [job.id]
+    assert {one.id for one in client.instances(run_id=run_id)} == {one.instance_id for one in provisioned.instances}
+    assert run_id in [one.id for one in client.runs()]
+    assert len(client.run(run_id).instances) == 2
     assert {one.instance_id for one in client.workers()} >= {one.instance_id for one in provisioned.instances}
     assert client.worker(client.job(job.id).worker).instance_id == client.job(job.id).instance_id
-    assert {one.id for one in client.stories("sync-1").stories} >= {job.id, provisioned.provision_id}
-    first = next(iter(client.operations(run_id="sync-1", kind=OperationKind.PROVISION)))
+    assert {one.id for one in client.stories(run_id).stories} >= {job.id, provisioned.provision_id}
+    first = next(iter(client.operations(run_id=run_id, kind=OperationKind.PROVISION)))
     assert client.operation(first.id).state is OperationState.SUCCEEDED
     assert client.status().counts["small"]["running"] >= 2
-    assert len(client.release("sync-1").offered) == 2
+    assert len(client.release(run_id).offered) == 2
 
 
 def test_the_asynchronous_client_does_the_same(served: ServeProcess, tokens: dict[Scope, str]) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from bullpen.client.requester import Requester
 from bullpen.client.transport import HttpRequest
+from bullpen.errors import ConfigError
 
 PAGE = 500  # entries of a list that are asked for at once
 T = TypeVar("T")
@@ -36,5 +37,7 @@ def drawn_key() -> str:
 
 
 def part(text: str) -> str:
-    """A part of a path."""
+    """An id as a part of a path, with its slashes. Raise ConfigError for what clients and proxies take out of paths."""
+    if text in ("", ".", ".."):
+        raise ConfigError(f"{text!r} is not an id", remedy="Give an id that the server has answered or listed.")
     return quote(text, safe="")

@@ -1,7 +1,6 @@
 """The pool as a whole: its instances, workers, stories and events. Questions, which change nothing."""
 
 from collections.abc import AsyncIterator
-from urllib.parse import quote
 
 from bullpen.client.base import PAGE, Methods, part
 from bullpen.client.event_stream import PoolEvent, events_in
@@ -77,12 +76,12 @@ class PoolMethods(Methods):
 
     async def worker(self, key: str) -> WorkerAnswer:
         """A worker and its story. Raise NotFound."""
-        return await self._get(f"/v1/workers/{quote(key, safe='/')}", WorkerAnswer)
+        return await self._get(f"/v1/workers/{part(key)}", WorkerAnswer)
 
     async def stories(self, id: str) -> StoryList:
         """The last steps of an instance, provision, job or worker, of a scale set and its session, or of all that
         belongs to a run. Raise NotFound."""
-        return await self._get(f"/v1/stories/{quote(id, safe='/')}", StoryList)
+        return await self._get(f"/v1/stories/{part(id)}", StoryList)
 
     async def events(self) -> AsyncIterator[PoolEvent]:
         """What happens in the pool, without end: first everything there is, then what changes. After a lost connection

@@ -13,6 +13,7 @@ REPOSITORY_PREFIX = "repository:"
 RESERVED = (SET_PREFIX, SESSION_PREFIX, REPOSITORY_PREFIX)
 """Beginnings of the ids of scale sets, which are also run ids, of their sessions, and of repositories: all stories are
 found by id alone."""
+DOTS = (".", "..")  # clients and proxies take them out of the paths of requests
 NOT_RESERVED = f"not begin with {SET_PREFIX}, {SESSION_PREFIX} or {REPOSITORY_PREFIX}"
 ATTEMPTS = 9999  # of a workflow run, as its page numbers them
 RUNTIME_MINUTES = 7 * 24 * 60  # no job of a CI system lasts longer than a week
@@ -92,11 +93,11 @@ def is_word(text: str, longest: int) -> bool:
 
 def is_run_id(text: str) -> bool:
     """Whether a run may have this id. Those of scale sets are reserved: their runners belong to no run."""
-    return is_word(text, RUN_ID_LENGTH) and not text.startswith(RESERVED)
+    return is_word(text, RUN_ID_LENGTH) and not text.startswith(RESERVED) and text not in DOTS
 
 
 def run_id_allowed() -> str:
-    return f"{word_allowed(RUN_ID_LENGTH)}, and must {NOT_RESERVED}"
+    return f"{word_allowed(RUN_ID_LENGTH)}, not {' or '.join(DOTS)}, and must {NOT_RESERVED}"
 
 
 def word_allowed(longest: int) -> str:

@@ -20,6 +20,7 @@ from bullpen.server.gate import LARGEST_BODY, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
 from bullpen.server.openapi import AGENTS_PATH, PATH, documents
 from bullpen.server.parameters import spoken_of
+from bullpen.server.paths import routed, with_slashes
 from bullpen.server.problems import Problem, of_decoding, of_error, of_http, of_validation
 from bullpen.server.routes import (
     agent_files,
@@ -54,6 +55,8 @@ class ServerApp:
         if scope["type"] == "http":
             send = _with_version(send)
             state = {**scope.get("state", {}), "context": self._context}
+            if b"%" in (raw := scope.get("raw_path") or b""):
+                scope["path"] = routed(raw)
             if "refused" in state:  # by the connection, because of what followed the headers: it is not carried out
                 return
             if "speaker" not in state:  # else a connection of `protocol` has found the caller, before the body
@@ -99,6 +102,7 @@ def _litestar() -> Litestar:
     return Litestar(
         route_handlers=[*(module.ROUTER for module in modules), openapi, openapi_of_agents],
         dependencies={"context": Provide(_context, sync_to_thread=False)},
+        middleware=[with_slashes],
         exception_handlers={Exception: _failed},
         openapi_config=None,
         request_max_body_size=LARGEST_BODY,

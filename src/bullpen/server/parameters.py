@@ -15,7 +15,7 @@ from bullpen.model.job import State as JobState
 from bullpen.server.context import Asking
 from bullpen.server.problems import bad_input, shown
 
-RunPath = Annotated[str, PathParameter(description="Id of the run.")]
+RunPath = Annotated[str, PathParameter(description="Id of the run. A slash in it is sent as %2F.")]
 JobPath = Annotated[str, PathParameter(description="Id of the job.")]
 InstancePath = Annotated[str, PathParameter(description="Id of the instance.")]
 WorkerPath = Annotated[str, PathParameter(description="Key of the worker. It may have slashes.")]

@@ -15,7 +15,6 @@ A heartbeat needs none of what a request usually gets (a task, a scope, an event
 
 import asyncio
 from typing import Any, cast
-from urllib.parse import unquote
 
 import httptools
 import msgspec
@@ -26,6 +25,7 @@ from bullpen.server.authentication import UnknownToken
 from bullpen.server.exchange import Exchange, Flow, rendered
 from bullpen.server.gate import Head, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats
+from bullpen.server.paths import routed
 from bullpen.server.problems import Problem, bad_input, too_large
 from bullpen.server.unread import END, Unread
 
@@ -198,7 +198,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._framing = 0
-        path = PATHS.get(self.url) or unquote(httptools.parse_url(self.url).path.decode("ascii"))
+        path = PATHS.get(self.url) or routed(httptools.parse_url(self.url).path)
         try:
             self._head = head_of(self.headers)
         except Problem as problem:
