@@ -53,6 +53,8 @@ APART = {
     "limits",
     "durationSeconds",
     "timings",
+    "waitedSeconds",
+    "ranSeconds",
     "next",
     "workers",
     "controls",
@@ -249,6 +251,27 @@ def test_a_run_on_a_server_follows_its_jobs_tries_again_and_gives_the_runners_ba
     assert [job["exitCode"] for job in found.answer["jobs"]] == [5, 5]
     assert len(found.answer["offered"]) == 2
     assert bullpen("--server", served.url, "status", "--json").answer["runs"] == []
+
+
+def test_a_run_on_a_server_shows_durations_with_fractions(bullpen: CommandLine, served: ServeProcess) -> None:
+    line = (
+        "--server",
+        served.url,
+        "run",
+        "--no-sync",
+        "--count",
+        "1",
+        "--run-id",
+        "r-5",
+        "--json",
+        "--",
+        "sleep",
+        "0.5",
+    )
+    (job,) = bullpen(*line).answer["jobs"]
+    assert job["ranSeconds"] >= 0.5
+    assert job["ranSeconds"] != int(job["ranSeconds"])
+    assert job["waitedSeconds"] is not None
 
 
 def test_a_second_try_on_a_server_goes_to_another_runner_that_is_free(

@@ -17,7 +17,7 @@ from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import RUNNING
-from bullpen.model.job import FINISHED, QUEUED, Job
+from bullpen.model.job import FINISHED, QUEUED, Durations, Job, began_at
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.ticket import parse_time
@@ -79,7 +79,12 @@ async def run_remotely(
         ),
         interrupted=stop.is_set(),
         earlier=earlier,
-        started={one.id: parse_time(line.at) for one in told for line in one.story if line.step == "assign"},
+        started={
+            one.id: parse_time(at) for one in told if (at := began_at((line.step, line.at) for line in one.story))
+        },
+        spent={
+            one.id: Durations(one.waited_seconds, one.ran_seconds) for one in told if one.waited_seconds is not None
+        },
         failed_first=watch.failed_first,
         seconds=loop.time() - began,
     )

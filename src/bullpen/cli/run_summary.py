@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 
 from bullpen.cli.output import answer_width
 from bullpen.cli.run_display import shortened_name
@@ -76,20 +75,20 @@ def _without(rows: Sequence[Sequence[str]], titles: Sequence[str]) -> list[list[
 
 
 def _row(ran: RunOutcome, job: Job) -> tuple[str, ...]:
-    started, ended = ran.started.get(job.id), job.finished_at
+    spent = ran.durations(job)
     return (
         _name(job),
         job.instance_id or "-",
         _result(job),
         "-" if job.exit_code is None or job.result is Result.CANCELLED else str(exit_code_of(job)),
-        _between(job.queued_at, started or ended),
-        _between(started, ended),
+        _lasted(spent.waited),
+        _lasted(spent.ran),
         str(ran.attempts(job)),
     )
 
 
-def _between(since: datetime | None, until: datetime | None) -> str:
-    return "-" if since is None or until is None else duration((until - since).total_seconds())
+def _lasted(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
 
 
 def _worst_last(jobs: Sequence[Job]) -> list[Job]:

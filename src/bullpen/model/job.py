@@ -14,14 +14,17 @@ once, completion exactly once. A job on a lost worker may go on until its machin
 run again only after that.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
 from bullpen.errors import Conflict
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.transition import Event, Guard, steps_in, taking, transition
 
+At = TypeVar("At")
 LOSSES = 3
 """How often a job may lose its worker before it fails: by then it is likely the job that kills them."""
 
@@ -100,6 +103,33 @@ def absent(job_id: str, run_id: str, command: tuple[str, ...]) -> Job:
 def has_used(job: Job, since: datetime) -> bool:
     """True if the job runs on an instance, or ran there until `since` or later."""
     return bool(job.instance_id) and (job.finished_at is None or job.finished_at >= since)
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """Seconds that a job waited since it was queued last, and that it ran on the runner that it ended on. None as long
+    as they are not over, and for what never began."""
+
+    waited: float | None = None
+    ran: float | None = None
+
+
+def began_at(story: Iterable[tuple[str, At]]) -> At | None:
+    """When a job was given to the runner that it ran on last, by the names and times of its steps; None if it went back
+    to the queue since."""
+    found = None
+    for step, at in story:
+        if step in ("assign", "reschedule"):
+            found = at if step == "assign" else None
+    return found
+
+
+def durations(job: Job, began: datetime | None) -> Durations:
+    return Durations(_seconds(job.queued_at, began or job.finished_at), _seconds(began, job.finished_at))
+
+
+def _seconds(since: datetime | None, until: datetime | None) -> float | None:
+    return None if since is None or until is None else round((until - since).total_seconds(), 3)
 
 
 Step = tuple[Job, tuple[Guard, ...]]

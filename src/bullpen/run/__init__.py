@@ -20,7 +20,7 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.jobs.request import JobRequest
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.job import FINISHED, Job, Result
+from bullpen.model.job import FINISHED, Durations, Job, Result, began_at, durations
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
@@ -44,8 +44,9 @@ CANCELLED = 130
 class RunOutcome:
     """How the run ended. Without `jobs` no runners could be provisioned, and `outcome` says why.
 
-    `jobs` has the last try of each job; by its id, `earlier` has the tries that failed before it, and `started` has
-    when each try began. `failed_first` is the job whose failure cancelled the others.
+    `jobs` has the last try of each job; by its id, `earlier` has the tries that failed before it, `started` has when
+    each try began, and `spent` how long it waited and ran, if a server has measured that. `failed_first` is the job
+    whose failure cancelled the others.
     """
 
     outcome: Outcome
@@ -54,6 +55,7 @@ class RunOutcome:
     interrupted: bool = False
     earlier: Mapping[str, tuple[Job, ...]] = field(default_factory=dict)
     started: Mapping[str, datetime] = field(default_factory=dict)
+    spent: Mapping[str, Durations] = field(default_factory=dict)
     failed_first: Job | None = None
     seconds: float = 0.0
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # brought back, by the id of their job
@@ -66,6 +68,9 @@ class RunOutcome:
         if self.failed_first is not None:
             return exit_code_of(self.failed_first)
         return max((exit_code_of(job) for job in self.jobs), default=1)
+
+    def durations(self, job: Job) -> Durations:
+        return self.spent.get(job.id) or durations(job, self.started.get(job.id))
 
     def attempts(self, job: Job) -> int:
         """How often the job was started: again after a loss of its runner, and again after a failure."""
@@ -177,4 +182,4 @@ async def _as_they_ended(ports: Ports, last_seen: Sequence[Job]) -> list[Job]:
 async def _started(ports: Ports, tries: Sequence[Job]) -> dict[str, datetime]:
     """When each try began on the runner that it ended on, by its story."""
     stories = await ports.records.stories([job.id for job in tries])
-    return {id: line.at for id, lines in stories.items() for line in lines if line.step == "assign"}
+    return {id: at for id, lines in stories.items() if (at := began_at((line.step, line.at) for line in lines))}

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from bullpen.model.job import Job
+from bullpen.model.job import Durations, Job, began_at, durations
 from bullpen.model.job import Result as JobResult
 from bullpen.model.job import State as JobState
 from bullpen.model.transition import StoryLine
@@ -14,7 +14,7 @@ from bullpen.schema.story import StoryLineAnswer, lines_of
 
 
 class JobAnswer(AnswerBody, frozen=True):
-    """`worker` and `epoch` name the worker that has it, or had it last; lists leave out `story`."""
+    """`worker` and `epoch` name the worker that has it, or had it last; lists leave out `story` and durations."""
 
     id: Annotated[str, Meta(description="Id of the job.")]
     run_id: Annotated[str, Meta(description="Run that it belongs to.")]
@@ -41,6 +41,14 @@ class JobAnswer(AnswerBody, frozen=True):
     artifacts: Annotated[tuple[str, ...], Meta(description="Patterns of files that are kept when it has ended.")]
     queued_at: Annotated[Time | None, Meta(description="When it was submitted, or went back to the queue.")]
     finished_at: Annotated[Time | None, Meta(description="When it ended; null until then.")]
+    waited_seconds: Annotated[
+        float | None,
+        Meta(description="Seconds from `queuedAt` until a runner took it; null before, and without the story."),
+    ] = None
+    ran_seconds: Annotated[
+        float | None,
+        Meta(description="Seconds that it ran on its last runner; null until it has ended, and without the story."),
+    ] = None
     story: Annotated[list[StoryLineAnswer], Meta(description="Its last steps, oldest first. Lists leave them out.")] = (
         field(default_factory=list)
     )
@@ -62,7 +70,17 @@ class JobList(AnswerBody, frozen=True):
 
 
 def job_of(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:
-    return filled(JobAnswer, job, timeout_seconds=job.timeout, capability=job.own_capability, story=lines_of(story))
+    """With its story, also how long it waited and ran: times are in whole seconds, and few jobs are."""
+    spent = durations(job, began_at((line.step, line.at) for line in story)) if story else Durations()
+    return filled(
+        JobAnswer,
+        job,
+        timeout_seconds=job.timeout,
+        capability=job.own_capability,
+        waited_seconds=spent.waited,
+        ran_seconds=spent.ran,
+        story=lines_of(story),
+    )
 
 
 def log_of(job: JobAnswer, lines: list[str]) -> JobLog:

@@ -1,6 +1,5 @@
 """A run: in the list of those that the pool serves, as it stands, and what became of one that `bullpen run` served."""
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -65,8 +64,6 @@ class RunJob(JobAnswer, frozen=True):
     a failure; `earlier` has the ids of the tries that failed before, `files` the artifacts that were brought back."""
 
     started_at: str | None = None
-    waited_seconds: float | None = None
-    ran_seconds: float | None = None
     attempts: int = 0
     earlier: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -104,21 +101,17 @@ def run_result_of(ran: "RunOutcome") -> RunResult:
 
 
 def _run_job(ran: "RunOutcome", job: Job) -> RunJob:
-    started, ended = ran.started.get(job.id), job.finished_at
+    spent = ran.durations(job)
     return filled(
         RunJob,
         job_of(job),
-        started_at=time_of(started),
-        waited_seconds=_seconds(job.queued_at, started or ended),
-        ran_seconds=_seconds(started, ended),
+        started_at=time_of(ran.started.get(job.id)),
+        waited_seconds=spent.waited,
+        ran_seconds=spent.ran,
         attempts=ran.attempts(job),
         earlier=tuple(one.id for one in ran.earlier.get(job.id, ())),
         files=ran.files.get(job.id, ()),
     )
-
-
-def _seconds(since: datetime | None, until: datetime | None) -> float | None:
-    return None if since is None or until is None else round((until - since).total_seconds(), 3)
 
 
 def run_summary_of(run: "RunView") -> RunSummary:
