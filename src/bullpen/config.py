@@ -247,7 +247,12 @@ class Settings(Frozen, frozen=True):
     def resource_class(self, name: str) -> ResourceClass:
         if name not in self.classes:
             known = ", ".join(sorted(self.classes))
-            raise ConfigError(f"resource-class {name!r}: not configured; known are {known}", field="resource-class")
+            raise ConfigError(
+                f"resource-class {name!r}: not configured; known are {known}",
+                field="resource-class",
+                value=name,
+                allowed=f"one of {known}",
+            )
         return self.classes[name]
 
     def set_requirements(self, rules: SetRules) -> Requirements | None:
@@ -278,6 +283,8 @@ class Settings(Frozen, frozen=True):
                 f" {' '.join(own_class.allowed_instance_types)}",
                 remedy=f"Request fewer types, or add them to classes.{resource_class}.allowed-instance-types.",
                 field="allowed-instance-types",
+                value=" ".join(allowed_types),
+                allowed=" ".join(own_class.allowed_instance_types),
             )
         if fallback is None:
             falls_back = own_class.spot_fallback and usage_class is UsageClass.SPOT

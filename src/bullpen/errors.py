@@ -59,15 +59,17 @@ class ConfigError(BullpenError):
     """Settings or arguments are wrong; raised before any work, and nothing has changed.
 
     `field` is what is wrong, as the message calls it at its beginning: an option, or a field of a request; empty where
-    it is no single one.
+    it is no single one. `value` is what it was, and `allowed` what it may be, for programs.
     """
 
     exit_code = 2
     cause = FailureCause.CONFIGURATION
 
-    def __init__(self, message: str, *, remedy: str = "", field: str = "") -> None:
+    def __init__(
+        self, message: str, *, remedy: str = "", field: str = "", value: object = None, allowed: str = ""
+    ) -> None:
         super().__init__(message, remedy=remedy)
-        self.field = field
+        self.field, self.value, self.allowed = field, value, allowed
 
 
 class Outdated(ConfigError):

@@ -46,6 +46,8 @@ def test_a_submitted_job_answers_with_every_promised_field(bullpen: CommandLine)
         "epoch": 0,
         "instanceId": "",
         "finishedAt": None,
+        "waitedSeconds": None,
+        "ranSeconds": None,
         "story": [],
     }
 

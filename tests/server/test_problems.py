@@ -1,70 +1,275 @@
 """The field that an error names. msgspec and litestar say it in their texts: a version with other texts fails here."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+import bullpen
 from bullpen.liveness.schema import HeartbeatRequest
-from bullpen.server.problems import of_decoding
+from bullpen.model import limits
+from bullpen.schema import remedies, requests
+from bullpen.schema.base import RequestBody
+from bullpen.schema.remedies import DESCRIBED
+from bullpen.schema.sources import AskMissing
+from bullpen.server import mistakes
+from bullpen.server.mistakes import of_decoding
 from server.fixtures import a_house
 
+NUMBER = "must be a whole number from 0 to 9007199254740992"
+OBJECT = "boundActivities[0] 7: must be an object"
+INDEX = "a whole number from 0 to 1000000"
+LIST, TEXT = "a list of 1 to 256 entries", "a text of at most 32768 characters"
+WORD = "must be a text of 1 to 128 characters"
 BEATS = [
-    # body, field, error
-    ({}, "workerInstanceKey", "object missing required field 'workerInstanceKey'"),
-    ({"workerInstanceKey": "w", "pulse": 1}, "pulse", "object contains unknown field 'pulse'"),
-    ({"workerInstanceKey": 7}, "workerInstanceKey", "expected 'str', got 'int'"),
-    ({"workerInstanceKey": "a b"}, "workerInstanceKey", "'a b' must be printable characters without spaces"),
-    ({"workerInstanceKey": "w", "token": -1}, "token", "expected 'int' >= 0"),
-    ({"workerInstanceKey": "w", "metadata": {"pid": "1"}}, "metadata.pid", "expected 'int', got 'str'"),
-    ({"workerInstanceKey": "w", "boundActivities": [7]}, "boundActivities[0]", "expected 'object', got 'int'"),
-    ([], "body", "expected 'object', got 'array'"),
+    # body, field, error, remedy
+    ({}, "workerInstanceKey", f"workerInstanceKey: is missing: {WORD}", ""),
+    ({"workerInstanceKey": "w", "tokn": 1}, "tokn", "tokn: no such field", "Did you mean token?"),
+    ({"workerInstanceKey": "w", "pulse": 1}, "pulse", "pulse: no such field", "Leave it out."),
+    ({"workerInstanceKey": 7}, "workerInstanceKey", f"workerInstanceKey 7: {WORD}", ""),
+    (
+        {"workerInstanceKey": "a b"},
+        "workerInstanceKey",
+        "workerInstanceKey: 'a b' must be printable characters without spaces",
+        "",
+    ),
+    (
+        {"workerInstanceKey": "w", "token": -1},
+        "token",
+        f"token -1: {NUMBER}",
+        "",
+    ),
+    (
+        {"workerInstanceKey": "w", "metadata": {"pid": "1"}},
+        "metadata.pid",
+        f"metadata.pid '1': {NUMBER}",
+        "",
+    ),
+    (
+        {"workerInstanceKey": "w", "metadata": {"hots": "h"}},
+        "metadata.hots",
+        "metadata.hots: no such field",
+        "Did you mean host?",
+    ),
+    (
+        {"workerInstanceKey": "w", "boundActivities": [7]},
+        "boundActivities[0]",
+        "boundActivities[0] 7: must be an object",
+        "",
+    ),
+    (
+        {"workerInstanceKey": "w", "leavingAt": "soon"},
+        "leavingAt",
+        "leavingAt 'soon': must be a time with its zone, such as 2026-01-31T12:00:00Z or null",
+        "",
+    ),
+    ([], "body", "body: must be an object, not a list", ""),
 ]
 
 
-@pytest.mark.parametrize(("body", "field", "error"), BEATS, ids=[row[2] for row in BEATS])
-def test_an_error_of_msgspec_names_the_field(body: Any, field: str, error: str) -> None:
+@pytest.mark.parametrize(("body", "field", "error", "remedy"), BEATS, ids=[row[2] for row in BEATS])
+def test_an_error_of_msgspec_names_the_field_the_value_and_what_is_allowed(
+    body: Any, field: str, error: str, remedy: str
+) -> None:
+    sent = msgspec.json.encode(body)
     with pytest.raises(msgspec.ValidationError) as raised:
-        msgspec.json.decode(msgspec.json.encode(body), type=HeartbeatRequest)
-    answer = of_decoding(raised.value).answer
-    assert (answer.field, answer.error) == (field, f"{field}: {error}")
+        msgspec.json.decode(sent, type=HeartbeatRequest)
+    answer = of_decoding(raised.value, HeartbeatRequest, sent).answer
+    assert (answer.field, answer.error, answer.remedy) == (field, error, remedy or DESCRIBED)
 
 
-DESCRIBED = "Correct the request: GET /v1/openapi.json describes what it may contain."
 JOBS = [
-    # body, field, error
-    (b'{"runId": "r"}', "command", "command: object missing required field 'command'"),
-    (b'{"runId": "r", "command": ["a"], "prio": 1}', "prio", "prio: object contains unknown field 'prio'"),
-    (b'{"runId": "r", "command": "ls"}', "command", "command: expected 'array', got 'str'"),
-    (b'{"runId": "r", "command": ["a", 7]}', "command[1]", "command[1]: expected 'str', got 'int'"),
-    (b'{"runId": "r", "command": []}', "command", "command: expected 'array' of length >= 1"),
-    (b"[]", "body", "body: expected 'object', got 'array'"),
-    (b"", "body", "body: expected 'object', got nothing"),
-    (b"{", "body", "the body is not JSON: input data was truncated"),
+    # body, field, error, allowed, remedy
+    (b'{"runId": "r"}', "command", "command: is missing: must be {}", LIST, ""),
+    (b'{"runId": "r", "command": ["a"], "prio": 1}', "prio", "prio: no such field", None, "Leave it out."),
+    (b'{"runId": "r", "command": ["a"], "Index": 1}', "Index", "Index: no such field", None, "Did you mean index?"),
+    (b'{"runId": "r", "command": "ls"}', "command", "command 'ls': must be {}", LIST, ""),
+    (
+        b'{"runId": "r", "command": ["a", 7]}',
+        "command[1]",
+        "command[1] 7: must be {}",
+        "a text of at most 32768 characters",
+        "",
+    ),
+    (
+        b'{"runId": "r", "command": ["a", null]}',
+        "command[1]",
+        "command[1]: must be {}, not null",
+        "a text of at most 32768 characters",
+        "",
+    ),
+    (b'{"runId": "r", "command": []}', "command", "command: must be {}, not a list", LIST, ""),
+    (b'{"runId": "r", "command": ["a"], "index": []}', "index", "index: must be {}, not a list", INDEX, ""),
+    (b"[]", "body", "body: must be {}, not a list", "an object", ""),
+    (b"", "body", "body: is missing: must be an object", None, ""),
+    (b"{", "body", "the body is not JSON: input data was truncated", None, ""),
 ]
 
 
-@pytest.mark.parametrize(("body", "field", "error"), JOBS, ids=[row[2] for row in JOBS])
+@pytest.mark.parametrize(("body", "field", "error", "allowed", "remedy"), JOBS, ids=[row[0].decode() for row in JOBS])
 async def test_an_error_of_the_router_names_the_field_of_the_body(
-    tmp_path: Path, body: bytes, field: str, error: str
+    tmp_path: Path, body: bytes, field: str, error: str, allowed: str | None, remedy: str
 ) -> None:
     async with a_house(tmp_path) as house:
         answer = await house.ask("POST", "/v1/jobs", content=body)
-        found = {"code": "invalid-request", "error": error, "field": field, "remedy": DESCRIBED}
-        assert (answer.status_code, answer.json()) == (400, found)
+        found = answer.json()
+        assert (answer.status_code, found["code"], found["field"]) == (400, "invalid-request", field)
+        assert (found["error"], found["remedy"]) == (error.format(allowed), remedy or DESCRIBED)
+        assert allowed in (None, found.get("allowed"))
 
 
-PARAMETERS = [
-    ("/v1/jobs", "runId", "runId: missing required query parameter 'runId' for path /v1/jobs"),
-    ("/v1/jobs?runId=", "runId", "runId: expected 'str' of length >= 1"),
-    ("/v1/instances?limit=many", "limit", "limit: expected 'int', got 'str'"),
+CLASSES, DOMAIN = "one of large, medium, small", f"{limits.TRUST_DOMAIN_ALLOWED} or null"
+PROVISIONS = [
+    # body, field, value, allowed, remedy
+    ({"count": "x"}, "count", "x", "a whole number from 1 to 1000", ""),
+    ({"count": True}, "count", "true", "a whole number from 1 to 1000", ""),
+    (
+        {"count": 501},
+        "count",
+        "501",
+        "at most 500 (limits.max-count)",
+        "Ask for fewer, or have",
+    ),
+    ({"count": 1, "usageClass": "spott"}, "usageClass", "spott", "one of on-demand, spot", "Did you mean spot?"),
+    ({"count": 1, "usageClass": "free"}, "usageClass", "free", "one of on-demand, spot", ""),
+    (
+        {"count": 1, "resourceClass": "smal"},
+        "resourceClass",
+        "smal",
+        "one of large, medium, small",
+        "Did you mean small?",
+    ),
+    ({"count": 1, "trustDomain": "a b"}, "trustDomain", "a b", DOMAIN, ""),
+    ({"count": 1, "repository": "widgets"}, "repository", "widgets", "OWNER/NAME, as GitHub calls it, or empty", ""),
+    (
+        {"count": 1, "trustDomain": "x" * 300},
+        "trustDomain",
+        "x" * 99 + "…",
+        f"{limits.TRUST_DOMAIN_ALLOWED} or null",
+        "",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("path", "field", "error"), PARAMETERS)
-async def test_an_error_of_the_router_names_the_parameter(tmp_path: Path, path: str, field: str, error: str) -> None:
+@pytest.mark.parametrize(("body", "field", "value", "allowed", "remedy"), PROVISIONS)
+async def test_a_refused_value_is_shown_with_what_is_allowed_and_what_was_meant(
+    tmp_path: Path, body: Any, field: str, value: str, allowed: str, remedy: str
+) -> None:
+    async with a_house(tmp_path) as house:
+        answer = (await house.ask("POST", "/v1/runs/r/provision", json=body)).json()
+        assert (answer["field"], answer["value"], answer["allowed"]) == (field, value, allowed)
+        assert answer["remedy"].startswith(remedy or DESCRIBED)
+        assert answer["error"].startswith(f"{field} ")
+
+
+def test_every_pattern_of_a_request_has_words() -> None:
+    found = re.findall(r'"pattern":"((?:[^"\\]|\\.)*)"', json.dumps(_schemas(), separators=(",", ":")))
+    assert {json.loads(f'"{one}"') for one in found} <= {*mistakes.PATTERNS}
+
+
+def _schemas() -> Any:
+    kinds = [one for one in vars(requests).values() if isinstance(one, type) and issubclass(one, RequestBody)]
+    return msgspec.json.schema_components([*kinds, AskMissing, HeartbeatRequest])
+
+
+@pytest.mark.parametrize("field", sorted(mistakes.SECRETS))
+async def test_a_secret_is_not_repeated(tmp_path: Path, field: str) -> None:
+    async with a_house(tmp_path) as house:
+        secret = "s3cret " * 3000
+        body = {"authorization": "a", "date": "b", "sessionToken": "c", field: secret}
+        path = "/v1/agents/token" if field != "token" else "/v1/oidc/token"
+        for sent in ({"token": secret} if field == "token" else body, {"count": 1, field: secret}):
+            answer = await house.ask("POST", path, json=sent)
+            assert answer.status_code in (400, 413)
+            assert "s3cret" not in answer.text
+
+
+REFUSED = [
+    ("POST", "/v1/jobs", {"runId": "a b", "command": ["a"]}, "runId"),
+    ("POST", "/v1/jobs", {"runId": "r", "command": ["a"], "artifacts": ["/etc"]}, "artifacts"),
+    ("POST", "/v1/jobs", {"runId": "r", "command": ["a"], "source": "x"}, "source"),
+    ("POST", "/v1/runs/set:x/provision", {"count": 1}, "runId"),
+    ("GET", "/v1/workers/unknown", None, None),
+    ("GET", "/v1/instances/i-0", None, None),
+    ("GET", "/v1/jobs/j-0", None, None),
+    ("GET", "/v1/jobs/j-0/logs", None, None),
+    ("GET", "/v1/jobs/j-0/artifacts", None, None),
+    ("GET", "/v1/runs/never", None, None),
+    ("GET", "/v1/stories/never", None, None),
+    ("GET", "/v1/operations/op-0", None, None),
+    ("DELETE", "/v1/operations/op-0", None, None),
+    ("DELETE", "/v1/workers/w?token=1&epoch=1", None, None),
+    ("POST", "/v1/jobs", {"runId": "never", "command": ["a"]}, None),
+    ("PUT", "/v1/sources/packs/x?offset=0&size=1", None, None),
+    ("POST", "/v1/github/webhook", None, None),
+    ("POST", "/v1/oidc/token", {"token": "x"}, None),
+    ("POST", "/v1/agents/token", {"authorization": "a", "date": "b", "sessionToken": "c"}, None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "field"), REFUSED)
+async def test_every_refusal_has_a_remedy_that_a_program_can_follow(
+    tmp_path: Path, method: str, path: str, body: Any, field: str | None
+) -> None:
+    async with a_house(tmp_path) as house:
+        answer = await house.ask(method, path, json=body)
+        found = answer.json()
+        assert 400 <= answer.status_code < 500, answer.text
+        assert found["remedy"]
+        assert not re.search(r"`bullpen (status|job|run|provision|release|why|workers)", found["remedy"])
+        if field:
+            assert (found["field"], bool(found["value"]), bool(found["allowed"])) == (field, True, True)
+
+
+def test_a_remedy_for_programs_is_one_for_people_at_a_terminal() -> None:
+    for said, asked in remedies.TERMS.items():
+        assert remedies.over_http(f"{said}; more.") == f"{asked}; more."
+        assert remedies.at_a_terminal(f"{asked}; more.") == f"{said}; more."
+    assert remedies.at_a_terminal(DESCRIBED) == ""
+
+
+def test_every_command_that_a_use_case_names_as_a_remedy_has_an_endpoint() -> None:
+    """Commands of operators of the server stay as they are."""
+    folders = ("jobs", "inventory", "provision", "release", "liveness", "pool", "refresh")
+    files = [path for folder in folders for path in (Path(bullpen.__file__).parent / folder).rglob("*.py")]
+    text = " ".join(re.findall(r'"([^"\n]*`bullpen [^"\n]*)"', "\n".join(path.read_text() for path in files)))
+    text = remedies.over_http(text)
+    assert re.findall(r"Run `bullpen (?:status|job|run|provision|release|why|workers)[^`]*`", text) == []
+
+
+STATES = "one of created, idle, claimed, running, terminated"
+PARAMETERS = [
+    # path, field, value, allowed, remedy
+    ("/v1/jobs", "runId", None, "a text of 1 to 128 characters", ""),
+    ("/v1/jobs?runId=", "runId", None, "a text of 1 to 128 characters", ""),
+    ("/v1/instances?limit=many", "limit", "many", "a whole number from 1 to 1000", ""),
+    ("/v1/instances?limit=0", "limit", "0", "a whole number from 1 to 1000", ""),
+    (
+        "/v1/instances?state=idel",
+        "state",
+        "idel",
+        "one of created, idle, claimed, running, terminated",
+        "Did you mean idle?",
+    ),
+    ("/v1/workers?state=lost", "state", "lost", "one of active, inactive, suspect", ""),
+]
+
+
+@pytest.mark.parametrize(("path", "field", "value", "allowed", "remedy"), PARAMETERS)
+async def test_an_error_of_the_router_names_the_parameter(
+    tmp_path: Path, path: str, field: str, value: str | None, allowed: str, remedy: str
+) -> None:
     async with a_house(tmp_path) as house:
         answer = await house.ask("GET", path)
-        found = {"code": "invalid-request", "error": error, "field": field, "remedy": DESCRIBED}
-        assert (answer.status_code, answer.json()) == (400, found)
+        found = answer.json()
+        assert (answer.status_code, found["field"], found.get("value"), found["allowed"]) == (
+            400,
+            field,
+            value,
+            allowed,
+        )
+        assert found["remedy"] == (remedy or DESCRIBED)
+        assert f"must be {allowed}" in found["error"]

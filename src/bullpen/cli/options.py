@@ -13,6 +13,7 @@ import click
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, NotFound
 from bullpen.lazy_dataclass import dataclass
+from bullpen.schema.remedies import at_a_terminal
 from bullpen.settings import Loaded, load
 from bullpen.structured_log import Format, Level, set_up
 
@@ -71,6 +72,7 @@ class PoolOptions:
 
     def on_this_pool(self, remedy: str) -> str:
         """A remedy with commands that reach this pool, as the user named it."""
+        remedy = at_a_terminal(remedy)  # a server says it for programs
         commands = "(?:provision|release|run|status|why|workers|job)\\b" if self.server else "[a-z]"
         return re.sub(f"`bullpen (?={commands})", lambda _: f"`{self.invocation} ", remedy)
 

@@ -146,4 +146,4 @@ def _check_artifacts(patterns: tuple[str, ...]) -> None:
 
 def _refuse(field: str, found: Any, allowed: str) -> NoReturn:
     shown = repr(found) if not isinstance(found, str) or len(found) <= 40 else f"{found[:40]!r}…"
-    raise ConfigError(f"{field} {shown}: must be {allowed}", field=field)
+    raise ConfigError(f"{field} {shown}: must be {allowed}", field=field, value=found, allowed=allowed)

@@ -10,6 +10,7 @@ from litestar.di import Provide
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.response.base import ASGIResponse
 from litestar.types import Scope
+from litestar.utils.scope.state import ScopeState
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
@@ -18,10 +19,11 @@ from bullpen.server.context import Asking, Context
 from bullpen.server.exchange import VERSION
 from bullpen.server.gate import LARGEST_BODY, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
+from bullpen.server.mistakes import of_decoding, of_validation
 from bullpen.server.openapi import AGENTS_PATH, PATH, documents
-from bullpen.server.parameters import spoken_of
+from bullpen.server.parameters import parameter_problem
 from bullpen.server.paths import routed, with_slashes
-from bullpen.server.problems import Problem, of_decoding, of_error, of_http, of_validation
+from bullpen.server.problems import Problem, of_error, of_http
 from bullpen.server.routes import (
     agent_files,
     agents,
@@ -137,7 +139,14 @@ def _problem(request: Asking, error: Exception) -> Problem:
         case BullpenError():
             return of_error(error)
         case ValidationException():
-            return of_validation(error, lambda name: spoken_of(request.scope.get("route_handler"), name))
+            data = request.route_handler.parsed_fn_signature.parameters.get("data")
+            body = ScopeState.from_scope(request.scope).body
+            return of_validation(
+                error,
+                lambda name, is_missing: parameter_problem(request, name, is_missing),
+                data.annotation if data else None,
+                body if isinstance(body, bytes) else b"",
+            )
         case HTTPException():
             return of_http(error)
         case RecursionError():

@@ -84,7 +84,8 @@ class Context:
         """Such an operator, or the workflow run of this label. Raise ConfigError for what no run id can be."""
         speaker = must_serve_run(self.speaker(request), run_id, scope)
         if not limits.is_run_id(run_id):
-            raise ConfigError(f"runId {run_id[:40]!r}: must be {limits.run_id_allowed()}", field="runId")
+            allowed = limits.run_id_allowed()
+            raise ConfigError(f"runId {run_id[:40]!r}: must be {allowed}", field="runId", value=run_id, allowed=allowed)
         return speaker
 
     @contextmanager

@@ -24,7 +24,8 @@ from bullpen.ports import Clock, Ports
 from bullpen.schema.error import ErrorAnswer
 from bullpen.server.authentication import forbidden, may_beat
 from bullpen.server.heartbeat_batcher import HeartbeatBatcher, Results
-from bullpen.server.problems import Problem, bad_input, of_decoding, of_error, of_rejection, too_large
+from bullpen.server.mistakes import of_decoding
+from bullpen.server.problems import Problem, bad_input, of_error, of_rejection, too_large
 
 SINGLE, BATCH = "/v1/heartbeats", "/v1/heartbeats/batch"
 LARGEST = {SINGLE: 128 * 1024, BATCH: 4 * 1024 * 1024}
@@ -104,7 +105,7 @@ class Heartbeats:
         except Problem as problem:
             self._refuse(problem, reply)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            self._refuse(of_decoding(exc), reply)
+            self._refuse(of_decoding(exc, _Batch if path == BATCH else HeartbeatRequest, body), reply)
 
     def adopt(self, settings: Settings) -> None:
         """Grant leases by these settings, from the next write on."""
@@ -169,8 +170,15 @@ class Heartbeats:
         try:
             return self._single.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            found = of_decoding(exc).answer
-            return Problem(400, found.error, f"heartbeats[{place}].{found.field}")
+            found = of_decoding(exc, HeartbeatRequest, bytes(raw)).answer
+            return Problem(
+                400,
+                found.error,
+                f"heartbeats[{place}].{found.field}",
+                value=found.value or None,
+                allowed=found.allowed,
+                remedy=found.remedy,
+            )
 
     def _admitted(self, beat: HeartbeatRequest, speaker: Operator | AgentIdentity) -> tuple[HeartbeatRequest, str]:
         """A beat that the caller may send, and the id of its instance. Raise a 403 for the worker of another instance,

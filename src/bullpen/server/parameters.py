@@ -1,8 +1,6 @@
 """Parameters that several endpoints have, and a refusal of those that an endpoint does not have, which are usually
 misspelt ones."""
 
-from difflib import get_close_matches
-from enum import StrEnum
 from functools import cache
 from typing import Annotated, get_args
 
@@ -13,7 +11,8 @@ from bullpen.model import limits
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.job import State as JobState
 from bullpen.server.context import Asking
-from bullpen.server.problems import bad_input, shown
+from bullpen.server.mistakes import allowed_by, unknown, wrong
+from bullpen.server.problems import Problem, bad_input
 
 RunPath = Annotated[str, PathParameter(description="Id of the run. A slash in it is sent as %2F.")]
 JobPath = Annotated[str, PathParameter(description="Id of the job.")]
@@ -62,25 +61,25 @@ async def check_query(request: Asking) -> None:
     for name, value in request.query_params.multi_items():
         if name in known:
             continue
-        near = get_close_matches(name, known, 1) or [one for one in known if name.lower() in one.lower()]
-        raise bad_input(
-            f"{shown(name)}: no such parameter",
-            shown(name),
-            value,
-            f"one of {', '.join(known)}" if known else "no parameters",
-            remedy=f"Did you mean {near[0]}?" if near else "Leave it out.",
-        )
+        raise unknown(name, name, list(known), value, "parameter")
 
 
-def spoken_of(handler: BaseRouteHandler | None, name: str) -> tuple[str, str]:
-    """What a client calls the parameter that a route calls `name`, and the values that it may have, if it is an enum;
-    empty for no parameter."""
-    field = handler.parsed_fn_signature.parameters.get(name) if handler else None
-    if field is None or not isinstance(definition := field.kwarg_definition, ParameterKwarg):
-        return "", ""
-    enums = [kind for kind in get_args(field.annotation) if isinstance(kind, type) and issubclass(kind, StrEnum)]
-    values = [one.value for kind in enums for one in kind if one.value != "absent"]
-    return definition.name or name, f"one of {', '.join(values)}" if values else ""
+def parameter_problem(request: Asking, name: str, is_missing: bool) -> Problem | None:
+    """What is wrong with the parameter that a route, or a client, calls `name`; None if there is no such one."""
+    for field in request.route_handler.parsed_fn_signature.parameters.values():
+        definition = field.kwarg_definition
+        if not isinstance(definition, ParameterKwarg) or name not in (field.name, definition.name):
+            continue
+        own = definition.name or field.name
+        kinds = [one for one in get_args(field.annotation) if one is not type(None)] if field.is_optional else []
+        bounds = {bound: getattr(definition, bound) for bound in ("ge", "le", "min_length", "max_length")}
+        kind = kinds[0] if kinds else field.annotation
+        allowed = allowed_by(kind, **bounds)
+        if is_missing:
+            return bad_input(f"{own}: is missing: must be {allowed}", own, allowed=allowed)
+        given = request.headers if isinstance(definition, HeaderParameter) else request.query_params
+        return wrong(own, given.get(own, ""), allowed)
+    return None
 
 
 @cache

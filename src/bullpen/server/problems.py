@@ -1,10 +1,10 @@
 """Error answers: one JSON object that names the field, without a trace or a secret."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from difflib import get_close_matches
 
-import msgspec
-from litestar.exceptions import HTTPException, SerializationException, ValidationException
+from litestar.exceptions import HTTPException, SerializationException
 
 from bullpen.errors import (
     BullpenError,
@@ -17,9 +17,9 @@ from bullpen.errors import (
     Throttled,
     Unavailable,
 )
-from bullpen.liveness.schema import located
 from bullpen.model.worker import Code, Rejected
 from bullpen.schema.error import ErrorAnswer, ErrorCode
+from bullpen.schema.remedies import ANOTHER_STATE, DESCRIBED, UNKNOWN_ID, over_http
 
 CODES = {
     401: ErrorCode.UNAUTHENTICATED,
@@ -44,16 +44,19 @@ REMEDY = {  # of a beat
     Code.UNKNOWN: "Take a new key and begin with token 0.",
 }
 REMEDIES = {  # of a request that does not get as far as the pool
-    ErrorCode.INVALID_REQUEST: "Correct the request: GET /v1/openapi.json describes what it may contain.",
+    ErrorCode.INVALID_REQUEST: DESCRIBED,
     ErrorCode.UNAUTHENTICATED: "Send a valid token in the header `Authorization: Bearer TOKEN`.",
     ErrorCode.FORBIDDEN: "Use a token whose scope or run allows it.",
+    ErrorCode.NOT_FOUND: UNKNOWN_ID,
     ErrorCode.NO_SUCH_ENDPOINT: "Correct the path: GET /v1/openapi.json lists the endpoints.",
     ErrorCode.METHOD_NOT_ALLOWED: "Use a method that the header `Allow` names.",
+    ErrorCode.CONFLICT: ANOTHER_STATE,
     ErrorCode.TOO_LARGE: "Send less in one request.",
     ErrorCode.TOO_BUSY: "Try again after the seconds in the header `Retry-After`.",
     ErrorCode.UNAVAILABLE: "Try again after the seconds in the header `Retry-After`.",
     ErrorCode.INTERNAL: "See the log of the server.",
 }
+ONE_OF = "one of "
 SHOWN = 100  # characters of a caller's own value: enough to recognise it, too few to fill a log
 
 
@@ -125,58 +128,37 @@ def of_error(error: BullpenError) -> Problem:
         case ConfigError(field=field):
             name = _on_the_wire(field)
             text = name + str(error).removeprefix(field) if str(error).startswith(field) else str(error)
-            return Problem(400, text, name, remedy=error.remedy)
+            remedy = over_http(error.remedy) or meant(error.value, error.allowed)
+            return Problem(400, text, name, value=error.value, allowed=error.allowed, remedy=remedy)
         case NotFound():
-            return Problem(404, str(error), remedy=error.remedy)
+            return Problem(404, str(error), remedy=over_http(error.remedy) or None)
         case Throttled():
             return _later(error, max(1.0, error.retry_after))
         case Unavailable():
             return _later(error, 1.0)
         case PermissionDenied():
-            return Problem(403, str(error), remedy=error.remedy)
+            return Problem(403, str(error), remedy=over_http(error.remedy) or None)
         case Conflict() | InvalidTransition() | Refused():
-            return Problem(409, str(error), remedy=error.remedy)
-    return Problem(500, str(error), remedy=error.remedy)
+            return Problem(409, str(error), remedy=over_http(error.remedy) or None)
+    return Problem(500, str(error), remedy=over_http(error.remedy) or None)
+
+
+def meant(value: object, allowed: str) -> str | None:
+    """A remedy with the one of the allowed values that looks like this one, if one does."""
+    known = allowed.removeprefix(ONE_OF).split(", ") if allowed.startswith(ONE_OF) else []
+    near = get_close_matches(str(value).lower(), known, 1)
+    return f"Did you mean {near[0]}?" if near else None
 
 
 def _later(error: BullpenError, seconds: float) -> Problem:
-    return Problem(503, str(error), remedy=error.remedy, headers={"retry-after": f"{seconds:.0f}"})
+    remedy = over_http(error.remedy) or None
+    return Problem(503, str(error), remedy=remedy, headers={"retry-after": f"{seconds:.0f}"})
 
 
 def _on_the_wire(field: str) -> str:
     """What a field of a request is called in JSON: `resource-class`, or `resource_class`, is resourceClass."""
     head, *rest = re.split("[-_]", field)
     return RENAMED.get(field) or head + "".join(part.title() for part in rest)
-
-
-def of_decoding(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> Problem:
-    """What msgspec finds wrong with a body. `located` finds the field in the text of the error, which has it nowhere
-    else."""
-    if isinstance(error, RecursionError):
-        return bad_input("the body is nested too deeply", "body")
-    if isinstance(error, msgspec.ValidationError):
-        field, text = located(error)
-        return bad_input(f"{field or 'body'}: {text}", field or "body")
-    return bad_input(f"the body is not JSON: {str(error).lower()}", "body")
-
-
-def of_validation(error: ValidationException, spoken_of: Callable[[str], tuple[str, str]]) -> Problem:
-    """What the router finds wrong with a body or a parameter. Its `key` is the parameter or the place in the body; that
-    of a missing or unknown field is the whole body, and `located` finds the field. `spoken_of` has the name of a
-    parameter for clients, and what it may be."""
-    if isinstance(error.__cause__, KeyError):  # a parameter that is missing
-        field = str(error.__cause__.args[0])
-        return bad_input(f"{field}: {error.detail[:1].lower()}{error.detail[1:]}", field)
-    found = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
-    named, text = located(msgspec.ValidationError(str(found.get("message") or error.detail)))
-    if text == str(KeyError("data")):  # how the router says that there is no body
-        text = "expected 'object', got nothing"
-    key = str(found.get("key") or "data")
-    parameter, allowed = spoken_of(key)
-    if parameter:
-        return bad_input(f"{parameter}: {text}", parameter, allowed=allowed)
-    field = named or "body" if key == "data" else re.sub("_([a-z])", lambda part: part[1].upper(), key)
-    return bad_input(f"{field}: {text}", field)
 
 
 def of_http(error: HTTPException) -> Problem:

@@ -17,7 +17,8 @@ from bullpen.ports.callers import IgnoredEvent, RunEvent
 from bullpen.schema.base import AnswerBody
 from bullpen.server.authentication import unauthorized
 from bullpen.server.context import Asking, Ctx
-from bullpen.server.problems import bad_input, of_decoding, shown
+from bullpen.server.mistakes import of_decoding
+from bullpen.server.problems import bad_input, shown
 from bullpen.server.routes.responses import post
 from bullpen.structured_log import get_logger
 
@@ -75,7 +76,7 @@ async def receive_webhook(
         found = context.verifiers.webhooks.read(event, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         log.warning("webhook cannot be read", kind=shown(event), delivery=id)
-        raise of_decoding(exc) from exc
+        raise of_decoding(exc, body=body) from exc
     again = "yes" if id in context.deliveries else None  # it wakes the controller all the same, without harm
     context.deliveries.append(id)
     delivered: dict[str, Any] = {"kind": shown(event), "delivery": id, "again": again}

@@ -60,7 +60,7 @@ async def show_instance(request: Asking, context: Ctx, instance_id: InstancePath
     with context.serving(request, Scope.READ):
         (story, *_) = await stories(context.ports, context.settings, instance_id)
         if not isinstance(story.record, Instance) or story.record.id != instance_id:
-            raise NotFound(f"{instance_id[:60]}: no such instance")
+            raise NotFound(f"{instance_id[:60]}: no such instance", remedy="GET /v1/instances lists the instances.")
         pulse = (await context.ports.signals.read([instance_id]))[instance_id]
         lives = story.record.state is not TERMINATED
         silent = lives and is_mute(context.settings, pulse.heartbeat, context.ports.clock.now())

@@ -99,7 +99,9 @@ def _own(speaker: Operator | RunIdentity) -> str:
 def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
     if data.count > settings.limits.max_count:
         allowed = f"at most {settings.limits.max_count} (limits.max-count)"
-        raise ConfigError(f"count {data.count}: must be {allowed}", field="count")
+        remedy = "Ask for fewer, or have limits.max-count raised in the server's settings."
+        text = f"count {data.count}: must be {allowed}"
+        raise ConfigError(text, remedy=remedy, field="count", value=data.count, allowed=allowed)
     needs = settings.requirements(
         data.resource_class,
         data.usage_class,

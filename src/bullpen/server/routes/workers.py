@@ -51,7 +51,7 @@ async def show_worker(request: Asking, context: Ctx, key: WorkerPath) -> WorkerA
     with context.serving(request, Scope.READ):
         found = (await context.ports.workers.workers([key])).get(key)
         if found is None:
-            raise NotFound(f"{key[:60]}: no such worker")
+            raise NotFound(f"{key[:60]}: no such worker", remedy="GET /v1/workers lists the workers.")
         card = (await context.ports.workers.cards([key])).get(key, Card())
         story = (await context.ports.records.stories([key])).get(key, [])
         return worker_of(found, card, story)

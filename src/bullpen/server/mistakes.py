@@ -1,0 +1,229 @@
+"""What is wrong with a body or a parameter, in the words of the API: the field, the value as it was sent, what is
+allowed, and what was probably meant.
+
+msgspec and litestar say it in the words of their types. Only the place of the mistake, and whether a field is missing
+or unknown, is taken from their texts; what is allowed follows from the type, whose limits are in `model.limits`.
+"""
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, get_args
+
+import msgspec
+from litestar.exceptions import ValidationException
+from msgspec import inspect
+
+from bullpen.liveness.schema import BadText, located
+from bullpen.model import limits
+from bullpen.schema.requests import RunId
+from bullpen.schema.sources import Sha256
+from bullpen.server.problems import ONE_OF, Problem, bad_input, meant, shown
+
+SECRETS = frozenset({"token", "authorization", "sessionToken"})
+"""Fields whose texts no answer repeats."""
+PATTERNS = {
+    limits.whole(limits.TRUST_DOMAIN): limits.TRUST_DOMAIN_ALLOWED,
+    limits.whole(limits.TYPE_PATTERN): limits.TYPE_PATTERN_ALLOWED,
+    limits.whole(f"({limits.REPOSITORY})?"): "OWNER/NAME, as GitHub calls it, or empty",
+    r"^[0-9A-Za-z-]*\Z": f"up to {limits.ROUND_LENGTH} letters, digits and dashes",
+    get_args(RunId)[1].pattern: limits.run_id_allowed(),
+    get_args(Sha256)[1].pattern: "64 hexadecimal digits in lower case",
+}
+NO_FIELD, UNKNOWN = "object missing required field", "object contains unknown field"
+NUMBERS: dict[type[inspect.Type], str] = {inspect.IntType: "a whole number", inspect.FloatType: "a number"}
+CONTAINERS = {list: "a list", dict: "an object", type(None): "null"}
+MOST_VALUES = 20  # that a message names
+
+
+def of_decoding(
+    error: msgspec.DecodeError | UnicodeDecodeError | RecursionError, kind: Any = None, body: bytes = b""
+) -> Problem:
+    """A body that cannot be decoded as a `kind`."""
+    if isinstance(error, RecursionError):
+        return bad_input("the body is nested too deeply", "body")
+    if isinstance(error, msgspec.ValidationError):
+        return mistake(error, kind, body)
+    return bad_input(f"the body is not JSON: {str(error).lower()}", "body")
+
+
+def of_validation(
+    error: ValidationException, parameter: Callable[[str, bool], Problem | None], kind: Any, body: bytes
+) -> Problem:
+    """What the router finds wrong with a body of this kind, or with a parameter. `parameter` has what is wrong with the
+    parameter of a name, which may be missing; nothing if there is no such one."""
+    if isinstance(error.__cause__, KeyError):
+        name = str(error.__cause__.args[0])
+        return parameter(name, True) or bad_input(f"{name}: is missing", name)
+    found = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
+    if problem := parameter(str(found.get("key")), False):
+        return problem
+    if isinstance(error.__cause__, msgspec.ValidationError):
+        return mistake(error.__cause__, kind, body, root="data")
+    return bad_input(f"body: {str(found.get('message') or error.detail).lower()}", "body")
+
+
+def mistake(error: msgspec.ValidationError, kind: Any = None, body: bytes = b"", root: str = "") -> Problem:
+    """A body that is no `kind`. `root` is what the decoder calls the whole body."""
+    path, text = located(error)
+    if root and not isinstance(error.__cause__, BadText):
+        path = re.sub(rf"^{root}\.?", "", path)
+    if not body.strip():
+        allowed = allowed_at(kind, "") or "JSON"
+        return bad_input(f"body: is missing: must be {allowed}", "body", allowed=allowed)
+    if isinstance(error.__cause__, BadText):
+        return bad_input(f"{path}: {text}", path, _given(body, path), text.partition(" must ")[2].removeprefix("be "))
+    if text.startswith((NO_FIELD, UNKNOWN)):
+        name = text.rpartition(" '")[2].rstrip("'")
+        parent = "" if path == name else path
+        field = f"{parent}.{name}".removeprefix(".")
+        if text.startswith(NO_FIELD):
+            allowed = allowed_at(kind, field)
+            return bad_input(f"{field}: is missing{_must_be(allowed)}", field, allowed=allowed)
+        return unknown(field, name, fields_at(kind, parent), _given(body, field), "field")
+    allowed = allowed_at(kind, path)
+    if not allowed:
+        return bad_input(f"{path or 'body'}: {text}", path or "body", _given(body, path))
+    return wrong(path or "body", _given(body, path), allowed)
+
+
+def wrong(field: str, value: object, allowed: str) -> Problem:
+    """A value that is not allowed."""
+    if (kind := CONTAINERS.get(type(value))) is not None:
+        return bad_input(f"{field}: must be {allowed}, not {kind}", field, allowed=allowed)
+    if field.rpartition(".")[2] in SECRETS and isinstance(value, str):
+        return bad_input(f"{field}: must be {allowed}", field, allowed=allowed)
+    if isinstance(value, bool):
+        value = str(value).lower()
+    found = repr(shown(value)) if isinstance(value, str) else shown(value)
+    return bad_input(f"{field} {found}: must be {allowed}", field, value, allowed, remedy=meant(value, allowed))
+
+
+def unknown(field: str, name: str, known: list[str], value: object, what: str) -> Problem:
+    """A field or a parameter that there is not."""
+    near = get_close_matches(name, known, 1) or [one for one in known if name.lower() in one.lower()]
+    return bad_input(
+        f"{shown(field)}: no such {what}",
+        shown(field),
+        None if isinstance(value, list | dict) or name in SECRETS else value,
+        f"one of {', '.join(known)}" if known else f"no {what}s",
+        remedy=f"Did you mean {near[0]}?" if near else "Leave it out.",
+    )
+
+
+def allowed_by(kind: Any, **bounds: Any) -> str:
+    """What a parameter of this type may be, within these bounds."""
+    found = inspect.type_info(kind)
+    if isinstance(found, inspect.IntType | inspect.FloatType | inspect.StrType):
+        found = msgspec.structs.replace(found, **{name: value for name, value in bounds.items() if value is not None})
+    return _allowed(found)
+
+
+def allowed_at(kind: Any, path: str) -> str:
+    """What the value at a path may be; empty if that is not known."""
+    found = _type_at(kind, path)
+    return _allowed(found) if found is not None else ""
+
+
+def fields_at(kind: Any, path: str) -> list[str]:
+    found = _type_at(kind, path)
+    structs = [one for one in _parts(found) if isinstance(one, inspect.StructType)]
+    return [field.encode_name for struct in structs for field in struct.fields]
+
+
+def _must_be(allowed: str) -> str:
+    return f": must be {allowed}" if allowed else ""
+
+
+@cache
+def _info(kind: Any) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def _type_at(kind: Any, path: str) -> inspect.Type | None:
+    found: inspect.Type | None = _info(kind) if kind is not None else None
+    for step in re.findall(r"[^.\[\]]+", path):
+        found = next((inner for one in _parts(found) if (inner := _inner(one, step)) is not None), None)
+    return found
+
+
+def _inner(outer: inspect.Type, step: str) -> inspect.Type | None:
+    match outer:
+        case inspect.StructType():
+            return next((field.type for field in outer.fields if field.encode_name == step), None)
+        case inspect.ListType() | inspect.VarTupleType():
+            return outer.item_type
+        case inspect.DictType():
+            return outer.value_type
+    return None
+
+
+def _parts(found: inspect.Type | None) -> list[inspect.Type]:
+    """Without annotations, and each member of a union."""
+    match found:
+        case None:
+            return []
+        case inspect.Metadata():
+            return _parts(found.type)
+        case inspect.UnionType():
+            return [part for one in found.types for part in _parts(one)]
+    return [found]
+
+
+def _allowed(found: inspect.Type) -> str:
+    return " or ".join(filter(None, map(_one_allowed, _parts(found))))
+
+
+def _one_allowed(found: inspect.Type) -> str:
+    match found:
+        case inspect.IntType() | inspect.FloatType():
+            return f"{NUMBERS[type(found)]}{_range(found.ge, found.le)}"
+        case inspect.StrType():
+            if found.pattern:
+                return PATTERNS.get(found.pattern, "a text of another form")
+            return f"a text{_length(found.min_length, found.max_length, 'characters')}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.NoneType():
+            return "null"
+        case inspect.EnumType():
+            values = [str(one.value) for one in found.cls if one.value and one.value != "absent"]
+            return f"{ONE_OF}{', '.join(values[:MOST_VALUES])}"
+        case inspect.ListType() | inspect.VarTupleType():
+            return f"a list{_length(found.min_length, found.max_length, 'entries')}"
+        case inspect.DictType():
+            return f"an object{_length(None, found.max_length, 'entries')}"
+        case inspect.StructType():
+            return "an object"
+        case inspect.DateTimeType():
+            return "a time with its zone, such as 2026-01-31T12:00:00Z"
+    return ""
+
+
+def _range(least: float | None, most: float | None) -> str:
+    if least is not None and most is not None:
+        return f" from {least} to {most}"
+    return f" from {least} on" if least is not None else f" up to {most}" if most is not None else ""
+
+
+def _length(least: int | None, most: int | None, what: str) -> str:
+    if least and most:
+        return f" of {least} to {most} {what}"
+    return f" of at least {least} {what}" if least else f" of at most {most} {what}" if most else ""
+
+
+def _given(body: bytes, path: str) -> object:
+    """What the body has there."""
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    for step in re.findall(r"[^.\[\]]+", path):
+        if isinstance(found, list) and step.isdigit() and int(step) < len(found):
+            found = found[int(step)]
+        elif isinstance(found, dict):
+            found = found.get(step)
+        else:
+            return None
+    return found
