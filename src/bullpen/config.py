@@ -118,7 +118,7 @@ class Local(Frozen, frozen=True):
 class Sync(Frozen, frozen=True):
     """The files of a project that `bullpen run` sends to its runners. Sizes in MiB."""
 
-    max_size: Annotated[int, Meta(ge=1, le=1024 * 1024)] = 500  # largest project, in MiB; every job gets a copy
+    max_size: Annotated[int, Meta(ge=1, le=32 * 1024)] = 500  # largest project, in MiB; every job gets a copy
     store_size: Annotated[int, Meta(ge=1, le=16 * 1024 * 1024)] = 4096  # room for sent files and artifacts, in MiB
 
     @property

@@ -13,6 +13,7 @@
     ├── Refused                  answered no; the same again will not help
     │   ├── InsufficientCapacity the engine cannot launch enough machines of this kind now
     │   ├── LimitReached         a cap of the settings
+    │   ├── StoreFull            the files of projects and jobs take all the room that they may
     │   ├── PermissionDenied     the credentials do not allow the call
     │   └── WrongClock           this machine's clock is off: nothing may be judged late by it
     └── ProvisionFailed          not met; everything acquired was given back          exit 1
@@ -136,6 +137,16 @@ class LimitReached(Refused):
     def __init__(self, message: str, *, remedy: str = "", setting: str = "", limit: int = 0) -> None:
         super().__init__(message, remedy=remedy)
         self.setting, self.limit = setting, limit
+
+
+class StoreFull(Refused):
+    """`needed` bytes do not fit. What no job needs may be removed, and then the same be asked again."""
+
+    cause = FailureCause.LIMIT
+
+    def __init__(self, message: str, *, remedy: str = "", needed: int = 0) -> None:
+        super().__init__(message, remedy=remedy)
+        self.needed = needed
 
 
 class PermissionDenied(Refused):

@@ -57,7 +57,7 @@ def test_an_agent_beside_a_store_that_is_full_keeps_no_artifacts_and_says_why(tm
         config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, (), room=room)
         return collect_artifacts.collect(config, order, None, tmp_path / "work")
 
-    full = r"no room for 200 bytes more: 900 bytes of 1000 bytes \(sync.store-size\) are taken. Raise sync.store-size"
+    full = r"no room for 200 B more: 100 B of 1000 B \(sync.store-size\) are free. Raise sync.store-size"
     with pytest.raises(CannotDo, match=full):
         collect(1000)
     assert collect(1100) == "1"

@@ -145,7 +145,7 @@ def test_a_project_that_is_larger_than_the_server_takes_is_refused_as_on_a_home(
         ran = bullpen("--server", served.url, *line)
     there = bullpen("--home", str(tmp_path / "here"), "--set", "sync.max-size=1", *line)
     assert ran.code == there.code == 2
-    assert "its files have 2.1 MB, and sync.max-size is 1.0 MB; largest: large (2.1 MB)" in ran.err
+    assert "its files have 2 MiB, and sync.max-size is 1 MiB; largest: large (2 MiB)" in ran.err
     said = ran.err.replace("sync.max-size of the server", "sync.max-size")
     assert said[said.index("bullpen: error") :] == there.err[there.err.index("bullpen: error") :]
     assert "raise sync.max-size of the server" in ran.err
@@ -160,10 +160,24 @@ def test_a_server_whose_store_is_full_says_so_and_no_runner_is_acquired(
         ran = bullpen("--server", served.url, "run", "--count", "1", "--sync", str(project), "--", "true")
         assert served.ask("GET", "/v1/runs")[1]["runs"] == []
     assert ran.code == 1
-    full = "the server does not take the files: the store for files has no room for 2 MiB more: 0 bytes of 1 MiB"
-    assert full in ran.err
+    assert "the server does not take the files: the store for files has no room for 2 MiB more" in ran.err
+    assert ": 1 MiB of 1 MiB (sync.store-size) are free" in ran.err
     assert "Raise sync.store-size" in ran.err
     assert traffic.sent() == 0
+
+
+def test_a_pool_on_this_machine_keeps_the_size_of_its_store_as_a_server_does(
+    bullpen: CommandLine, project: Path, tmp_path: Path
+) -> None:
+    write(project, {"large": os.urandom(2 * 1024 * 1024)})
+    home = tmp_path / "here"
+    line = ("run", "--count", "1", "--sync", str(project), "--", "true")
+    ran = bullpen("--home", str(home), "--set", "sync.store-size=1", *line)
+    assert ran.code == 1
+    assert "the store for files has no room for 2 MiB more: 1 MiB of 1 MiB (sync.store-size) are free" in ran.err
+    assert "Raise sync.store-size" in ran.err
+    assert sum(path.stat().st_size for path in (home / "sources").rglob("*") if path.is_file()) < 1024 * 1024
+    assert bullpen("--home", str(home), "--set", "sync.store-size=3", *line).code == 0
 
 
 def test_a_server_without_a_store_for_files_says_so_before_anything_is_acquired(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.errors import NotFound, Refused
+from bullpen.errors import NotFound, Refused, StoreFull
 from bullpen.host.packs import PackWriter, bundle_head
 from bullpen.model.manifest import FileEntry, Manifest, encode, source_id
 from bullpen.ports import ARTIFACTS_LIMIT, Artifacts, Ports, Sources
@@ -197,15 +197,27 @@ async def test_artifacts_beyond_the_limit_are_refused(artifacts: Artifacts) -> N
 # ---- room
 
 
+async def test_a_pack_that_is_there_already_needs_no_room(sources: Sources, tmp_path: Path) -> None:
+    for _ in range(2):
+        path, _ = a_pack(tmp_path, [b"x" * 1000])
+        await sources.add_pack(path, room=path.stat().st_size)
+        assert not path.exists()
+    with pytest.raises(StoreFull):
+        await sources.add_pack(a_pack(tmp_path, [b"y"])[0], room=1000)
+
+
 async def test_what_there_is_no_room_for_is_refused_before_any_of_it_is_stored(
     sources: Sources, artifacts: Artifacts, tmp_path: Path
 ) -> None:
     manifest, (path, pack) = a_manifest(), a_pack(tmp_path, [b"x" * 1000])
     content = path.read_bytes()
-    full = r"no room for \d+ bytes more: 0 bytes of 9 bytes \(sync.store-size\) are taken"
+    full = r"no room for \S+ K?i?B more: 9 B of 9 B \(sync.store-size\) are free"
     with pytest.raises(Refused, match=full) as refused:
         await sources.receive_pack(pack, 0, len(content), content[:1], room=9)
     assert "Raise sync.store-size" in refused.value.remedy
+    with pytest.raises(StoreFull, match=full) as missed:
+        await sources.add_pack(path, room=9)
+    assert (missed.value.needed, path.exists()) == (len(content), True)
     with pytest.raises(Refused, match=full):
         await sources.receive_manifest(source_id(manifest), 0, len(manifest), manifest, room=9)
     with pytest.raises(Refused, match=full):

@@ -147,7 +147,12 @@ def test_a_mistake_in_a_variable_names_the_variable(variable: str, text: str, ex
 
 @pytest.mark.parametrize(
     ("assignment", "expected"),
-    [("timings.idel=60", "Did you mean timings.idle?"), ("timings.idle", "NAME=VALUE"), ("timings.idle=x", "seconds")],
+    [
+        ("timings.idel=60", "Did you mean timings.idle?"),
+        ("timings.idle", "NAME=VALUE"),
+        ("timings.idle=x", "seconds"),
+        ("sync.max-size=1000000", "32768"),
+    ],
 )
 def test_a_mistake_on_the_command_line_names_the_option(assignment: str, expected: str) -> None:
     error = refused("", {}, assignment)

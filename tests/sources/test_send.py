@@ -178,7 +178,7 @@ async def test_a_project_that_is_too_large_is_refused_and_its_largest_parts_are_
     sending: Sending, project: Path
 ) -> None:
     write(project, {"data/set/one": b"x" * 3000, "data/set/two": b"x" * 3000, "big": b"x" * 2000})
-    with pytest.raises(ConfigError, match=r"sync.max-size is 4.0 kB; largest: data/set/ \(6.0 kB\), big") as refused:
+    with pytest.raises(ConfigError, match=r"sync.max-size is 3.9 KiB; largest: data/set/ \(5.9 KiB\), big") as refused:
         await sending.send(project, max_size=4000)
     assert "raise sync.max-size" in refused.value.remedy
 

@@ -10,6 +10,7 @@ from bullpen.model.progress import Tell
 from bullpen.ports import Ports
 from bullpen.ports.sources import no_store
 from bullpen.sources import Sent, send
+from bullpen.sources.upkeep import BoundedStore
 from bullpen.sources.work_tree import WorkTree, find_work_tree
 
 
@@ -31,7 +32,7 @@ def sending(
         return None
     pools = [home, *([Path(settings.local.work_dir)] if settings.local.work_dir else [])]
     return lambda: send(
-        ports.sources,
+        BoundedStore(ports, settings),
         tree,
         cache=home / "sources" / "clients",
         max_size=settings.sync.max_bytes,

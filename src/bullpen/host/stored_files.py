@@ -31,14 +31,24 @@ def artifact_files(home: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def no_room(more: int, taken: int, room: int) -> str:
-    return (
-        f"the store for files has no room for {_shown(more)} more:"
-        f" {_shown(taken)} of {_shown(room)} (sync.store-size) are taken"
-    )
+    needed, free = told_apart(more, max(room - taken, 0))
+    return f"the store for files has no room for {needed} more: {free} of {shown_size(room)} (sync.store-size) are free"
 
 
-def _shown(size: int) -> str:
-    return f"{size} bytes" if size < MEBIBYTE else f"{size / MEBIBYTE:.0f} MiB"
+def shown_size(size: int) -> str:
+    """As people read it, in the units of the settings: 512 B, 12 KiB, 2.1 MiB."""
+    if size < 1024:
+        return f"{size} B"
+    found, units = size / 1024, ["KiB", "MiB", "GiB"]
+    while found >= 999.5 and len(units) > 1:
+        found, units = found / 1024, units[1:]
+    return f"{found:.0f} {units[0]}" if found >= 10 else f"{found:.1f}".removesuffix(".0") + f" {units[0]}"
+
+
+def told_apart(larger: int, smaller: int) -> tuple[str, str]:
+    """Both sizes as people read them; in bytes if they would look the same."""
+    found = shown_size(larger), shown_size(smaller)
+    return found if found[0] != found[1] else (f"{larger} bytes", f"{smaller} bytes")
 
 
 def _files(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:

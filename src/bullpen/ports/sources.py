@@ -20,9 +20,10 @@ class Sources(Protocol):
     async def missing(self, blocks: Sequence[str]) -> set[str]:
         """Which of these blocks the store lacks. It keeps the others for at least `KEPT_AT_LEAST`."""
 
-    async def add_pack(self, pack: Path) -> None:
+    async def add_pack(self, pack: Path, *, room: int | None = None) -> None:
         """Take a whole pack from a file of this machine, whose blocks are what the index says. The file is gone
-        afterwards. One that is there already is success; a file that is no pack is Refused."""
+        afterwards. One that is there already is success; a file that is no pack is Refused, and so is one that the
+        store has no `room` for, see `receive_pack`: that file stays."""
 
     async def receive_pack(
         self, pack_id: str, offset: int, size: int, content: bytes, *, room: int | None = None
@@ -83,7 +84,7 @@ class NoSources:
     async def missing(self, blocks: Sequence[str]) -> set[str]:
         raise no_store()
 
-    async def add_pack(self, pack: Path) -> None:
+    async def add_pack(self, pack: Path, *, room: int | None = None) -> None:
         raise no_store()
 
     async def receive_pack(

@@ -19,12 +19,13 @@ from typing import Protocol
 
 from bullpen.errors import ConfigError, Interrupted, Refused, Unavailable
 from bullpen.host.packs import LARGEST_PACK, PackWriter, index_of
+from bullpen.host.stored_files import shown_size
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import manifest as manifests
 from bullpen.model.manifest import BLOCK, FileEntry, Manifest
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.sources.hash_cache import HashCache, stamp_of
-from bullpen.sources.tree_checks import check, shown_size
+from bullpen.sources.tree_checks import check
 from bullpen.sources.work_tree import Listing, WorkTree, list_files, shown_path, unreadable, way_to_leave_out
 
 ATTEMPTS = 3  # to read a file that changes; to send what the store removes meanwhile

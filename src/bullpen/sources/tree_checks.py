@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 
 from bullpen.errors import ConfigError
+from bullpen.host.stored_files import shown_size, told_apart
 from bullpen.model.manifest import FILES
 from bullpen.sources.work_tree import NO_SYNC, Listing, WorkTree, shown_path, way_to_leave_out
 
@@ -73,9 +74,10 @@ def _check_size(tree: WorkTree, listing: Listing, largest: int) -> None:
     size = listing.size
     if size <= largest:
         return
+    found, limit = told_apart(size, largest)
     shown = ", ".join(f"{name} ({shown_size(bytes_)})" for name, bytes_ in _largest(listing.files.items()))
     raise ConfigError(
-        f"{tree.root}: its files have {shown_size(size)}, and sync.max-size is {shown_size(largest)}; largest: {shown}",
+        f"{tree.root}: its files have {found}, and sync.max-size is {limit}; largest: {shown}",
         remedy=f"{_with_less(tree)}, raise sync.max-size, or {NO_SYNC}.",
         field="sync.max-size",
     )
@@ -89,15 +91,3 @@ def _largest(files: Iterable[tuple[str, os.stat_result]]) -> list[tuple[str, int
         name = path if len(parts) <= 2 else "/".join(parts[:2]) + "/"
         sizes[name] = sizes.get(name, 0) + status.st_size
     return sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]
-
-
-def shown_size(size: int) -> str:
-    """As people read it: 512 B, 12 kB, 50 MB."""
-    if size < 1000:
-        return f"{size} B"
-    for unit in ("kB", "MB", "GB"):
-        size_in = size / 1000
-        if size_in < 999.5 or unit == "GB":
-            return f"{size_in:.0f} {unit}" if size_in >= 10 else f"{size_in:.1f} {unit}"
-        size = int(size_in)
-    raise AssertionError

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from bullpen.engines.memory.faults import Faults, request
-from bullpen.errors import NotFound, Refused
+from bullpen.errors import NotFound, Refused, StoreFull
 from bullpen.host.packs import BadPack, PackIndex, bundle_head, read_index, verify
 from bullpen.host.stored_files import FULL_REMEDY, no_room
 from bullpen.lazy_dataclass import dataclass
@@ -37,11 +37,13 @@ class StoredSources:
             raise Refused(f"{name}: {offset + len(content)} bytes, and it should have {size}")
         if len(there) < offset:
             raise Refused(f"{name}: it has {len(there)} bytes, none at {offset} yet")
-        more = size - len(there)
-        if room is not None and more > 0 and (taken := self.taken()) + more > room:
-            raise Refused(no_room(more, taken, room), remedy=FULL_REMEDY)
+        self.check(size - len(there), room)
         self.parts[name] = there + content[len(there) - offset :]
         return self.parts[name]
+
+    def check(self, more: int, room: int | None) -> None:
+        if room is not None and more > 0 and (taken := self.taken()) + more > room:
+            raise StoreFull(no_room(more, taken, room), remedy=FULL_REMEDY, needed=more)
 
     def taken(self) -> int:
         whole = [*self.manifests.values(), *self.parts.values(), *self.artifacts.values()]
@@ -65,10 +67,13 @@ class MemorySources:
         return absent
 
     @request("sources.add_pack")
-    def add_pack(self, pack: Path) -> None:
+    def add_pack(self, pack: Path, *, room: int | None = None) -> None:
         content = pack.read_bytes()
         try:
-            self._store_pack(read_index(io.BytesIO(content)), content)
+            index = read_index(io.BytesIO(content))
+            if index.id not in self._stored.packs:
+                self._stored.check(len(content), room)
+            self._store_pack(index, content)
         except BadPack as exc:
             raise Refused(str(exc)) from exc
         pack.unlink()

@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from bullpen.errors import Refused
+from bullpen.errors import StoreFull
 from bullpen.host.stored_files import FULL_REMEDY, no_room, stored_size
 
 MEASURED_FOR = 5.0  # seconds
@@ -21,14 +21,14 @@ class StoreRoom:
         self._measured_at: float | None = None
 
     def check(self, more: int, room: int | None) -> None:
-        """Raise Refused if so many bytes more would be more than `room`; None: there is no bound."""
+        """Raise StoreFull if so many bytes more would be more than `room`; None: there is no bound."""
         if room is None or more <= 0:
             return
         with self._lock:
             if self._measured_at is None or time.monotonic() > self._measured_at + MEASURED_FOR:
                 self._taken, self._measured_at = stored_size(self._home), time.monotonic()
             if self._taken + more > room:
-                raise Refused(no_room(more, self._taken, room), remedy=FULL_REMEDY)
+                raise StoreFull(no_room(more, self._taken, room), remedy=FULL_REMEDY, needed=more)
 
     def add(self, bytes_: int) -> None:
         with self._lock:

@@ -42,8 +42,8 @@ class FileSources:
     async def missing(self, blocks: Sequence[str]) -> set[str]:
         return await self._in_thread(self._packs.missing, blocks)
 
-    async def add_pack(self, pack: Path) -> None:
-        await self._in_thread(self._packs.add, pack)
+    async def add_pack(self, pack: Path, *, room: int | None = None) -> None:
+        await self._in_thread(self._packs.add, pack, room)
 
     async def receive_pack(
         self, pack_id: str, offset: int, size: int, content: bytes, *, room: int | None = None

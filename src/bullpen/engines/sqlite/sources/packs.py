@@ -58,14 +58,20 @@ class Packs:
         self._known = packs
         return {digest: place for found in packs.values() for digest, place in found.items()}
 
-    def add(self, pack: Path) -> None:
+    def add(self, pack: Path, room: int | None) -> None:
         try:
             pack_id = index_of(pack).id
         except BadPack as exc:
             raise Refused(str(exc)) from exc
         make(self._folder.packs)
-        os.replace(pack, self._folder.packs / pack_id)
-        os.utime(self._folder.packs / pack_id)
+        final, size = self._folder.packs / pack_id, pack.stat().st_size
+        is_new = not final.exists()
+        if is_new:
+            self._store.check(size, room)
+        os.replace(pack, final)
+        os.utime(final)
+        if is_new:
+            self._store.add(size)
 
     def receive(self, pack_id: str, offset: int, size: int, content: bytes, room: int | None) -> int:
         final = self._folder.packs / pack_id
