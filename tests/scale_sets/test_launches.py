@@ -17,6 +17,7 @@ from bullpen.model.set_session import WaitingJob
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.model.times import later
 from bullpen.pool.live_instances import every_live
+from bullpen.ports import Ports
 from bullpen.provision.caps import unusable
 from bullpen.refresh import launch, warm
 from bullpen.refresh.action import PlanRunner
@@ -99,9 +100,9 @@ async def a_lack(world: World, missing: int, *waiting: WaitingJob) -> None:
         await ports.records.apply(change)
 
 
-async def warmed(world: World) -> list[str]:
+async def warmed(world: World, ports: Ports | None = None) -> list[str]:
     """Warm the pool once; returns what was done and what was not."""
-    ports, runner = world.ports(rates=None), PlanRunner()
+    ports, runner = ports or world.ports(rates=None), PlanRunner()
     found: list[str] = []
     async for plan in warm.plans(ports, world.settings, await every_live(ports)):
         found += [f"{one.what} {one.subject}" for one in await runner.perform(plan)]

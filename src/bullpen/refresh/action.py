@@ -88,11 +88,13 @@ class PlanRunner:
             subjects = ", ".join(f"{action.what} {action.subject}" for action in plan.actions[:SHOWN])
             self.failures.append(BullpenError(f"{subjects}: an unexpected error: {reason_of(failure)}"))
         else:
-            self._unanswered = 0
-            if isinstance(done, PlanReport):
-                self.failures += [done.refusal] if done.refusal else []
-                self.launches += [done.launch] if done.launch else []
-                return done.actions
+            report = done if isinstance(done, PlanReport) else PlanReport()
+            self._unanswered = self._unanswered + 1 if isinstance(report.refusal, Unavailable) else 0
+            self.failures += [report.refusal] if report.refusal else []
+            self.launches += [report.launch] if report.launch else []
+            if report.refusal and self._unanswered == GIVE_UP_AFTER:
+                raise report.refusal
+            return report.actions
         return ()
 
     def check(self, actions: Sequence[Action] = ()) -> None:

@@ -10,8 +10,10 @@ smaller one waits for that. One that has planned its fleet had decided before th
        │ └──▶ does not fit beside larger ids: they are giving up ─┐
        └────────────────── a moment later ◀──────────────────────┘
 
-A process that is killed, or whose store does not answer, may leave a launch open that has planned no fleet. After a
-while it does not count, and the next process that launches aborts it first: a slow one that goes on meets that.
+A launch that fails is aborted. A process that is killed, or whose store does not answer, may leave one open. After a
+while it does not count, and the next process that launches aborts it first. If its process only was slow, and a fleet
+answers after all, that process cannot register the machines, and ends them. If it was killed, its machines carry the
+tag of a launch that is not open: reconcile ends them.
 """
 
 import asyncio
@@ -21,7 +23,15 @@ from contextlib import suppress
 from datetime import datetime
 
 from bullpen.config import Settings
-from bullpen.errors import BullpenError, Conflict, InsufficientCapacity, LimitReached, Throttled
+from bullpen.errors import (
+    BullpenError,
+    Conflict,
+    InsufficientCapacity,
+    LimitReached,
+    Outdated,
+    ProvisionFailed,
+    Throttled,
+)
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
 from bullpen.model.provision import FleetState, Provision
@@ -39,9 +49,14 @@ from bullpen.provision.record import ProvisionRecord
 from bullpen.refresh.action import BY, Action, PlanReport
 from bullpen.refresh.lack import lacking, set_lacks
 
-PASSING = (InsufficientCapacity, LimitReached, Throttled)
-"""Why a launch may fall short for now: the next refresh tries again. Anything else needs an operator."""
-ABANDONED = 30.0  # seconds without a fleet: a launch plans it within `timings.takeover` and a few requests
+PASSING = (InsufficientCapacity, LimitReached, Throttled, ProvisionFailed)
+"""Why a launch may fall short for now: the next refresh tries again. The last means that another process took it for
+abandoned. Anything else needs an operator."""
+ABANDONED = 30.0  # seconds until its first fleet: a launch plans it within `timings.takeover` and a few requests
+UNANSWERED = 60.0
+"""Seconds more for each fleet that it plans. A fleet of hundreds takes so long, and the client of EC2 waits so long for
+one answer. A request that is repeated then may take many minutes, but what waits for the machines cannot: GitHub takes
+an assignment back after 300 s, and the machines of the next launch boot within 90 s of the 210 s that are left."""
 TRIES = 3  # launches that one refresh opens: if others reach the cap each time, the next refresh does the rest
 
 
@@ -150,7 +165,12 @@ async def _launches(
 
 
 def _is_abandoned(one: Provision, settings: Settings, now: datetime) -> bool:
-    return not one.fleets and later(one.deadline, ABANDONED - settings.timings.provision) <= now
+    """Whether its process should have ended it. One whose fleets have all answered takes no machine from others."""
+    fleets = sum(fleet.count > 0 for fleet in one.fleets) or bool(
+        one.fleets
+    )  # one that became smaller is planned again
+    patience = ABANDONED + UNANSWERED * fleets
+    return _to_come([one]) > 0 and later(one.deadline, patience - settings.timings.provision) <= now
 
 
 async def _abort_abandoned(ports: Ports, settings: Settings, resource_class: str) -> None:
@@ -158,7 +178,7 @@ async def _abort_abandoned(ports: Ports, settings: Settings, resource_class: str
     for one in await ports.records.open_provisions(resource_class):
         if not one.run_id and _is_abandoned(one, settings, now):
             with suppress(Conflict):  # it goes on, or another process was faster
-                event = lifecycle.aborted(ports, settings, "its process has not planned a fleet", by=BY)
+                event = lifecycle.aborted(ports, settings, "its process launched nothing for long", by=BY)
                 (aborted,) = await ports.records.apply(provisions.abort(one, event))
                 await ports.records.apply_each([lifecycle.settling(settings, aborted, now, BY)])
 
@@ -172,12 +192,20 @@ def _to_come(launches: Iterable[Provision]) -> int:
 async def _create(
     ports: Ports, settings: Settings, record: ProvisionRecord, order: LaunchOrder
 ) -> tuple[int, BullpenError | None]:
-    """How many were created, and what refused the rest."""
+    """How many were created, and what refused the rest. Once it is over, nothing is to come from it."""
     now = ports.clock.now()
     holdings = Holdings(ports)
     headroom = await _headroom(ports, settings, order)
     creation = Creation(Fleets(ports, settings, record, holdings, headroom, BY), allow_partial=True)
-    await asyncio.gather(*(creation.create() for _ in range(record.stored.want)))
+    try:
+        await asyncio.gather(*(creation.create() for _ in range(record.stored.want)))
+    except Outdated:
+        raise
+    except BullpenError as failure:
+        # Machines that it may have launched are found by their tag, and those that it registered are adopted.
+        with suppress(BullpenError):  # otherwise it is abandoned
+            await _abort(ports, settings, record, str(failure))
+        return 0, failure
     if members := tuple(holdings.held):
         due = later(now, settings.timings.takeover)
         await record.write(provisions.commit, provisions.Decided(at=now, by=BY, members=members, settle_due=due))
