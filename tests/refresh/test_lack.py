@@ -14,7 +14,7 @@ def ready(id: str, usage_class: UsageClass) -> Instance:
 
 
 def lack(name: str, usage_class: UsageClass, missing: int, *fallback: UsageClass) -> SetLack:
-    return SetLack(name, Requirements("small", usage_class, fallback=fallback), missing)
+    return SetLack(name, Requirements("small", usage_class, fallback=fallback), missing, missing)
 
 
 def missing(lacks: list[SetLack], *found: Instance) -> tuple[int, int]:

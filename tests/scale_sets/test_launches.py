@@ -13,7 +13,7 @@ from bullpen.model import provision as provisions
 from bullpen.model import set_session as sessions
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Place
-from bullpen.model.set_session import WaitingJob
+from bullpen.model.set_session import JobCounts, WaitingJob
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.model.times import later
 from bullpen.pool.live_instances import every_live
@@ -28,6 +28,7 @@ from fixtures import machines, records, with_pool
 from scale_sets.fixtures import SET, a_set_world, hub_of, push, serve, session, settings_of, until_done
 from set_builders import open_session, renew, take
 
+TWO_WAIT = JobCounts(assigned=3, running=1)
 ON_DEMAND, SPOT = UsageClass.ON_DEMAND, UsageClass.SPOT
 
 
@@ -90,13 +91,16 @@ async def test_a_set_that_lacks_more_than_can_be_evicted_gets_as_many_as_there_i
         assert len([job for job in hub_of(world).runs["4711"].jobs if job.runner]) == 3
 
 
-async def a_lack(world: World, missing: int, *waiting: WaitingJob) -> None:
+async def a_lack(
+    world: World, missing: int, *waiting: WaitingJob, statistics: JobCounts = TWO_WAIT, phantom: int = 0
+) -> None:
     """The holder of the set has written that the pool lacks so many machines."""
     ports = world.ports(rates=None)
     at = ports.clock.now()
     taken = take(sessions.absent(SET), at=at)
-    opened = open_session(taken.after, at=at)
-    for change in (taken, opened, renew(opened.after, at=at, missing=missing, waiting=waiting)):
+    opened = open_session(taken.after, at=at, statistics=statistics)
+    noted = renew(opened.after, at=at, missing=missing, waiting=waiting, phantom=phantom)
+    for change in (taken, opened, noted):
         await ports.records.apply(change)
 
 
@@ -193,7 +197,7 @@ async def test_a_job_that_github_has_taken_back_gives_a_set_no_precedence() -> N
 
 
 async def test_an_idle_machine_that_another_waiting_set_can_use_is_not_ended() -> None:
-    lacks = [SetLack("a", Requirements("small", ON_DEMAND, trust_domain="acme/a"), 1)]
+    lacks = [SetLack("a", Requirements("small", ON_DEMAND, trust_domain="acme/a"), 1, 1)]
     mine, other = an_instance("i-1", trust_domain="acme/a"), an_instance("i-2", trust_domain="acme/b")
     fresh, larger = an_instance("i-3", trust_domain=""), an_instance("i-4", resource_class="large", trust_domain="")
     found = unusable([mine, other, fresh, larger], lambda one: any(lack.fits(one) for lack in lacks))

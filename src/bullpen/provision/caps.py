@@ -4,6 +4,7 @@ front."""
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from bullpen.config import Settings
 from bullpen.errors import LimitReached
@@ -13,6 +14,7 @@ from bullpen.model.provision import Provision
 
 Counts = Mapping[tuple[str, State], int]
 REMEDY = "Release runners, wait for room with --wait, or raise the limit."
+NONE: Mapping[str, int] = MappingProxyType({})
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -102,11 +104,14 @@ def exceeded(settings: Settings, resource_class: str, live: Counts, asked: Mappi
     return [one for one in totals if one.over > 0]
 
 
-def shortage_of(excesses: Sequence[Excess], live: Counts) -> Shortage | None:
+def shortage_of(excesses: Sequence[Excess], live: Counts, for_sets: Mapping[str, int] = NONE) -> Shortage | None:
+    """`for_sets` is the part of the total that scale sets wait for."""
     if not excesses:
         return None
     first = excesses[0]
-    error = first.cap.reached(f"{first.detail}; in use: {_holders(first.cap, live)}")
+    kept = sum(number for name, number in for_sets.items() if first.cap.covers(name))
+    besides = f", {kept} of them for scale sets" if kept else ""
+    error = first.cap.reached(f"{first.detail}{besides}; in use: {_holders(first.cap, live)}")
     return Shortage(first.cap, max(one.over for one in excesses), error)
 
 

@@ -9,7 +9,9 @@ eviction is a conditional write: a claim that is faster keeps its instance, and 
 which other provisions wait in front is theirs.
 
 A scale set has jobs that wait, and takes what it gets. So a launch for sets evicts as many as it may, also of an idle
-target: an instance that no waiting set can use must not stand idle while their jobs wait.
+target: an instance that no waiting set can use must not stand idle while their jobs wait. If that launch falls short
+all the same, the room stays *reserved*: otherwise a launch for the idle target would fill it, and the next launch for
+the sets would evict again, without end.
 """
 
 from collections import Counter
@@ -29,6 +31,7 @@ from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.provision.caps import (
     LONG_AGO,
+    NONE,
     Counts,
     Excess,
     Shortage,
@@ -58,8 +61,8 @@ class SetShare:
 
 class Headroom:
     """The room of one provision under the caps. `evicts` is False for one that warms the pool: it must not end
-    instances of one class to warm another; `for_sets` is what it also launches for scale sets. `since` is when it
-    joined the queue, if it has waited."""
+    instances of one class to warm another; `for_sets` is what it also launches for scale sets, and `reserved` how many
+    more machines those need, by class. `since` is when it joined the queue, if it has waited."""
 
     def __init__(
         self,
@@ -70,11 +73,13 @@ class Headroom:
         by: str,
         tell: Tell = lambda report: None,
         for_sets: SetShare | None = None,
+        reserved: Mapping[str, int] = NONE,
     ):
         self._ports = ports
         self._settings = settings
         self._evicts = evicts
         self._for_sets = for_sets
+        self._reserved = reserved
         self._by = by
         self._tell = tell
         self.since: datetime | None = None
@@ -88,11 +93,13 @@ class Headroom:
         """
         if front := await self._front(own.needs.resource_class, own.id):
             return self._behind(front, own.needs.resource_class, own.want)
-        asked = await self._planned(own) + Counter({own.needs.resource_class: to_come})
+        kind, own_asked = own.needs.resource_class, _asked(own, to_come)
+        asked = await self._planned(own) + Counter({kind: to_come})
         live: Counts = await self._ports.records.count()
-        excesses = exceeded(self._settings, own.needs.resource_class, live, asked)
-        if (short := shortage_of(excesses, live)) is not None and self._for_sets is not None:
-            return await self._room_for_sets(own, to_come, short, self._for_sets)
+        reserved = self._room_of_sets(own_asked, live, asked - Counter({kind: own_asked}))
+        excesses = exceeded(self._settings, kind, live, asked + reserved)
+        if (short := shortage_of(excesses, live, reserved)) is not None and self._for_sets is not None:
+            return await self._room_for_sets(own, to_come, short)
         if excesses and self._evicts:
             live, excesses = await self._evict(own, to_come)
         return shortage_of(excesses, live)
@@ -104,12 +111,15 @@ class Headroom:
             return self._behind(front, resource_class, count)
         asked = await self._planned()
         asked.update(besides)  # not a sum of counters, which forgets those that become fewer
-        asked[resource_class] += count
         live = await self._ports.records.count()
-        short = shortage_of(exceeded(self._settings, resource_class, live, asked), live)
+        created = Counter({name: max(0, number) for name, number in besides.items()})
+        reserved = self._room_of_sets(count, live, asked) - created  # which may be for the sets
+        asked.update(reserved)
+        asked[resource_class] += count
+        short = shortage_of(exceeded(self._settings, resource_class, live, asked), live, reserved)
         if short is None or self._for_sets is None:
             return short
-        for_sets = max(0, short.over - max(0, count - self._for_sets.count))
+        for_sets = max(0, short.over - max(0, self._beyond_sets(count)))
         to_end = await self._surplus(await self._live())
         ended = min(for_sets, sum(short.cap.covers(one.resource_class) for one in to_end))
         return replace(short, over=short.over - ended) if short.over > ended else None
@@ -196,11 +206,27 @@ class Headroom:
                 return _by_class(before), live
             before, tries = after, tries + 1
 
-    async def _room_for_sets(self, own: Provision, to_come: int, short: Shortage, share: SetShare) -> Shortage | None:
+    def _beyond_sets(self, asked: int) -> int:
+        """How many of these no set needs."""
+        return asked - (self._for_sets.count if self._for_sets is not None else 0)
+
+    def _room_of_sets(self, asked: int, live: Counts, others: Mapping[str, int]) -> Counter[str]:
+        """The room by class that these machines must leave, unless they are all for sets. It is reserved as far as the
+        cap of its class leaves any beside what `others` launch: no more can be launched there."""
+        room = Counter[str]()
+        if self._beyond_sets(asked) <= 0:
+            return room
+        for name, count in self._reserved.items():
+            if most := self._settings.resource_class(name).max_instances:
+                there = sum(number for (of_class, _), number in live.items() if of_class == name)
+                count = min(count, most - there - others.get(name, 0))
+            room[name] = max(0, count)
+        return room
+
+    async def _room_for_sets(self, own: Provision, to_come: int, short: Shortage) -> Shortage | None:
         """The same for a launch that takes fewer. What it asks for beyond the share of the sets is given up first: no
         instance is ended for that. Then as many are ended as there are."""
-        asked = to_come + sum(one.count for one in own.fleets if one.state is FleetState.PLANNED)
-        if (beyond := asked - share.count) > 0:
+        if (beyond := self._beyond_sets(_asked(own, to_come))) > 0:
             return replace(short, over=min(short.over, beyond))
         live, excesses = await self._evict(own, to_come)
         if (left := shortage_of(excesses, live)) is None:
@@ -242,6 +268,10 @@ class Headroom:
         await lifecycle.terminate(self._ports, self._settings, ended, by=self._by)
         found = [one.found if isinstance(one, Conflict) else one for one in landed]
         return {one.id: one for one in found if isinstance(one, Instance)}
+
+
+def _asked(own: Provision, to_come: int) -> int:
+    return to_come + sum(one.count for one in own.fleets if one.state is FleetState.PLANNED)
 
 
 def _by_class(fleets: Mapping[str, tuple[str, int]]) -> Counter[str]:

@@ -3,6 +3,9 @@
 The holder of a set writes how many runners the pool did not have into the session's record. So every process can launch
 for it, also while the holder is being replaced. What is on offer or on its way counts for a set only if the set could
 use it: an instance of another trust domain does not help.
+
+A set may lack a runner for no job: one waits for a while after each new session, in case the CI did not announce a job.
+Only what jobs or the set's `min` need is *urgent*: for that, other idle instances are ended where a cap is reached.
 """
 
 from collections import Counter
@@ -15,6 +18,7 @@ from bullpen.errors import ConfigError
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import Instance
 from bullpen.model.scale_set import READY
+from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.model.times import later
 from bullpen.pool.repositories import with_inherited
@@ -32,6 +36,7 @@ class SetLack:
     name: str
     needs: Requirements
     missing: int
+    urgent: int  # of them
     since: datetime | None = None  # how long its oldest assigned job waits; None: no job waits, or not for long
 
     def fits(self, one: Instance) -> bool:
@@ -57,7 +62,9 @@ async def set_lacks(ports: Ports, settings: Settings) -> list[SetLack]:
         except ConfigError:  # its class is not configured any more: the set is corrected, or retires
             continue
         since = min((job.since for job in session.waiting if job.taken_back_at is None), default=None)
-        found.append(SetLack(name, await with_inherited(ports, settings, needs, BY), session.missing, since))
+        urgent = min(session.missing, _waiting(session) + scale_set.rules.min)
+        needs = await with_inherited(ports, settings, needs, BY)
+        found.append(SetLack(name, needs, session.missing, urgent, since))
     return found
 
 
@@ -65,21 +72,21 @@ def lacking(
     settings: Settings, resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack]
 ) -> Counter[UsageClass]:
     """How many more machines a class needs beside those that are on offer or on their way there, by usage class."""
-    found, left = _lacking_for_sets(resource_class, ready, lacks)
+    found, _, left = _lacking_for_sets(resource_class, ready, lacks)
     found[UsageClass.ON_DEMAND] += max(0, settings.resource_class(resource_class).idle_target - len(left))
     return found
 
 
-def lacking_for_sets(resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack]) -> Counter[UsageClass]:
-    """How many of those scale sets wait for."""
-    return _lacking_for_sets(resource_class, ready, lacks)[0]
+def urgent_for_sets(resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack]) -> Counter[UsageClass]:
+    """How many of those scale sets need urgently."""
+    return _lacking_for_sets(resource_class, ready, lacks)[1]
 
 
 def _lacking_for_sets(
     resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack]
-) -> tuple[Counter[UsageClass], list[Instance]]:
-    """With the instances that no set takes."""
-    left, found = list(ready), Counter[UsageClass]()
+) -> tuple[Counter[UsageClass], Counter[UsageClass], list[Instance]]:
+    """All, the urgent ones, and the instances that no set takes."""
+    left, found, urgent = list(ready), Counter[UsageClass](), Counter[UsageClass]()
     for lack in lacks:
         if lack.needs.resource_class != resource_class:
             continue
@@ -89,7 +96,8 @@ def _lacking_for_sets(
         fitting = {one.id for one in usable[: lack.missing]}
         left = [one for one in left if one.id not in fitting]
         found[lack.needs.usage_class] += lack.missing - len(fitting)
-    return found, left
+        urgent[lack.needs.usage_class] += max(0, lack.urgent - len(fitting))
+    return found, urgent, left
 
 
 def reason(settings: Settings, resource_class: str, lacks: Sequence[SetLack]) -> str:
@@ -97,6 +105,13 @@ def reason(settings: Settings, resource_class: str, lacks: Sequence[SetLack]) ->
     target = settings.resource_class(resource_class).idle_target
     sets = [f"{one.name} lacks {one.missing}" for one in lacks if one.needs.resource_class == resource_class]
     return ", ".join([*([f"the idle target is {target}"] if target or not sets else []), *sets])
+
+
+def _waiting(session: SetSession) -> int:
+    """How many jobs wait for a runner, by the CI's count; more if messages named more."""
+    counts = session.statistics
+    counted = counts.assigned - counts.running - session.phantom if counts is not None else 0
+    return max(0, counted, sum(job.taken_back_at is None for job in session.waiting))
 
 
 def _fits(one: Instance, needs: Requirements) -> bool:

@@ -18,8 +18,9 @@ tag of a launch that is not open: reconcile ends them.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from bullpen.config import Settings
@@ -34,6 +35,7 @@ from bullpen.errors import (
 )
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
+from bullpen.model.instance import Instance
 from bullpen.model.provision import FleetState, Provision
 from bullpen.model.ticket import UsageClass
 from bullpen.model.times import later
@@ -47,7 +49,7 @@ from bullpen.provision.holdings import Holdings
 from bullpen.provision.launch_report import LaunchReport
 from bullpen.provision.record import ProvisionRecord
 from bullpen.refresh.action import BY, Action, PlanReport
-from bullpen.refresh.lack import lacking, set_lacks
+from bullpen.refresh.lack import SetLack, lacking, set_lacks, urgent_for_sets
 
 PASSING = (InsufficientCapacity, LimitReached, Throttled, ProvisionFailed)
 """Why a launch may fall short for now: the next refresh tries again. The last means that another process took it for
@@ -62,8 +64,8 @@ TRIES = 3  # launches that one refresh opens: if others reach the cap each time,
 
 @dataclass(frozen=True, slots=True)
 class LaunchOrder:
-    """Machines to launch, and why. Scale sets wait for `for_sets` of them. `on_the_way` are those that are not on offer
-    yet, besides."""
+    """Machines to launch, and why. Scale sets need `for_sets` of them urgently. `on_the_way` are those that are not on
+    offer yet, besides."""
 
     resource_class: str
     usage_class: UsageClass
@@ -84,19 +86,18 @@ async def under_way(ports: Ports, settings: Settings, resource_class: str) -> Co
 async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanReport:
     """Launch as many machines as ordered; reports how many, and what refused the rest. Once they have booted, the next
     process that warms the pool adopts them."""
-    missing = order.count
     await _abort_abandoned(ports, settings, order.resource_class)
     for _ in range(TRIES):
-        record = await _opened(ports, settings, order, missing)
-        if await _has_place(ports, settings, record.stored):
+        record = await _opened(ports, settings, order)
+        if await _has_place(ports, settings, record.stored.id, order):
             created, refusal = await _create(ports, settings, record, order)
-            actions = _actions(order, created, missing - created if refusal else 0, refusal)
+            actions = _actions(order, created, order.count - created if refusal else 0, refusal)
             report = LaunchReport(order.resource_class, order.usage_class, order.on_the_way + created, refusal)
             return PlanReport(actions, None if isinstance(refusal, PASSING) else refusal, report)
         await _abort(ports, settings, record, "other launches have reached the cap")
         launches = await _launches(ports, settings, order.resource_class, order.usage_class)
-        missing = await _still_missing(ports, settings, record.stored, launches)
-        if missing <= 0:
+        order = await _left(ports, settings, order, launches)
+        if order.count <= 0:
             break
     return PlanReport()
 
@@ -118,40 +119,45 @@ def _actions(order: LaunchOrder, created: int, refused: int, refusal: BullpenErr
     return (*done, cannot) if refused else done
 
 
-async def _opened(ports: Ports, settings: Settings, order: LaunchOrder, count: int) -> ProvisionRecord:
+async def _opened(ports: Ports, settings: Settings, order: LaunchOrder) -> ProvisionRecord:
     now = ports.clock.now()
     deadline = later(now, settings.timings.provision)
     needs = settings.requirements(order.resource_class, order.usage_class)
-    asked = provisions.absent(f"p-{ports.chance.token()}", "", count, needs, deadline, 0.0)
+    asked = provisions.absent(f"p-{ports.chance.token()}", "", order.count, needs, deadline, 0.0)
     (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=BY, why="warm")))
     return ProvisionRecord(ports, record)
 
 
-async def _has_place(ports: Ports, settings: Settings, own: Provision) -> bool:
+async def _has_place(ports: Ports, settings: Settings, own_id: str, order: LaunchOrder) -> bool:
     """True if an open launch, which others can see by now, may go ahead."""
-    name, usage = own.needs.resource_class, own.needs.usage_class
     loop = asyncio.get_running_loop()
     # One whose process was killed never gives up: its deadline ends it.
     patience = loop.time() + settings.timings.takeover
     while True:
-        others = [one for one in await _launches(ports, settings, name, usage) if one.id != own.id]
-        if await _still_missing(ports, settings, own, others) >= own.want:
+        launches = await _launches(ports, settings, order.resource_class, order.usage_class)
+        others = [one for one in launches if one.id != own_id]
+        if (await _left(ports, settings, order, others)).count >= order.count:
             return True
-        firm = [one for one in others if one.fleets or one.id < own.id]
-        if await _still_missing(ports, settings, own, firm) < own.want or loop.time() >= patience:
+        firm = [one for one in others if one.fleets or one.id < own_id]
+        if (await _left(ports, settings, order, firm)).count < order.count or loop.time() >= patience:
             return False
         await asyncio.sleep(settings.timings.tick_first)
 
 
-async def _still_missing(ports: Ports, settings: Settings, own: Provision, launches: Iterable[Provision]) -> int:
-    """How many more the pool needs beside these launches, which were listed before: a machine that is registered in
-    between counts twice, and is never missed."""
-    name = own.needs.resource_class
-    lacks = await set_lacks(ports, settings)
-    ready = [
-        one for one in await every_live(ports) if one.resource_class == name and (one.is_claimable or one.is_pending)
-    ]
-    return lacking(settings, name, ready, lacks)[own.needs.usage_class] - _to_come(launches)
+async def _left(ports: Ports, settings: Settings, order: LaunchOrder, launches: Iterable[Provision]) -> LaunchOrder:
+    """What the pool still needs of an order beside these launches, which were listed before: a machine that is
+    registered in between counts twice, and is never missed. They are for the sets first."""
+    name, usage_class, coming = order.resource_class, order.usage_class, _to_come(launches)
+    lacks, ready = await set_lacks(ports, settings), await _ready(ports, name)
+    count = lacking(settings, name, ready, lacks)[usage_class] - coming
+    for_sets = urgent_for_sets(name, ready, lacks)[usage_class] - coming
+    return replace(order, count=count, for_sets=max(0, for_sets))
+
+
+async def _ready(ports: Ports, *classes: str) -> list[Instance]:
+    """Instances that are on offer, or on their way there."""
+    live = await every_live(ports)
+    return [one for one in live if one.resource_class in classes and (one.is_claimable or one.is_pending)]
 
 
 async def _launches(
@@ -216,16 +222,32 @@ async def _create(
 
 
 async def _headroom(ports: Ports, settings: Settings, order: LaunchOrder) -> Headroom:
-    """Room for what the idle target needs is what the caps leave. For jobs of sets, idle instances that no set can use
-    make room, and provisions that began to wait later than those jobs are not in front."""
-    lacks = await set_lacks(ports, settings) if order.for_sets else []
-    if not lacks:
-        return Headroom(ports, settings, evicts=False, by=BY)
+    """Room for what the idle target needs is what the caps leave, less what sets need urgently: if their launches fall
+    short, it must not fill the room that was made for them. For jobs of sets, idle instances that no set can use make
+    room, and provisions that began to wait later than those jobs are not in front."""
+    lacks = await set_lacks(ports, settings)
+    room = await _room_of_sets(ports, settings, lacks)
+    room[order.resource_class] -= min(order.for_sets, room[order.resource_class])
+    if not order.for_sets or not lacks:
+        return Headroom(ports, settings, evicts=False, by=BY, reserved=room)
     share = SetShare(order.for_sets, lambda one: any(lack.fits(one) for lack in lacks))
-    headroom = Headroom(ports, settings, evicts=True, by=BY, for_sets=share)
+    headroom = Headroom(ports, settings, evicts=True, by=BY, for_sets=share, reserved=room)
     ordered = [lack for lack in lacks if lack.needs.resource_class == order.resource_class]
     headroom.since = min((lack.since for lack in ordered if lack.since is not None), default=None)
     return headroom
+
+
+async def _room_of_sets(ports: Ports, settings: Settings, lacks: Sequence[SetLack]) -> Counter[str]:
+    """How many more machines sets need urgently, by class. Those that are under way count, too: soon they are there."""
+    if not any(lack.urgent for lack in lacks):
+        return Counter()
+    ready = await _ready(ports, *settings.classes)
+    return Counter(
+        {
+            name: urgent_for_sets(name, [one for one in ready if one.resource_class == name], lacks).total()
+            for name in settings.classes
+        }
+    )
 
 
 async def _abort(ports: Ports, settings: Settings, record: ProvisionRecord, why: str) -> None:

@@ -21,7 +21,7 @@ from bullpen.ports import Ports
 from bullpen.provision.launch_report import LaunchReport
 from bullpen.refresh import launch, lost_members
 from bullpen.refresh.action import BY, Action, Plan, PlanReport, ending
-from bullpen.refresh.lack import lacking, lacking_for_sets, reason, set_lacks
+from bullpen.refresh.lack import lacking, reason, set_lacks, urgent_for_sets
 from bullpen.refresh.launch import LaunchOrder
 
 
@@ -54,14 +54,14 @@ async def plans(
         missing = lacking(settings, name, [*on_offer, *pending], lacks)
         under_way = await launch.under_way(ports, settings, name) if any(missing.values()) else Counter[UsageClass]()
         missing.subtract(under_way)
-        for_sets = lacking_for_sets(name, [*on_offer, *pending], lacks)
+        urgent = urgent_for_sets(name, [*on_offer, *pending], lacks)
         for usage_class, count in missing.items():
             coming = sum(one.usage_class is usage_class for one in pending) + under_way[usage_class]
             if count > 0:
                 # What is under way is for the sets first, so that only what they still lack may end others.
-                of_sets = min(count, max(0, for_sets[usage_class] - under_way[usage_class]))
+                for_sets = min(count, max(0, urgent[usage_class] - under_way[usage_class]))
                 why = reason(settings, name, lacks)
-                order = LaunchOrder(name, usage_class, count, why, coming, of_sets)
+                order = LaunchOrder(name, usage_class, count, why, coming, for_sets)
                 actions = await launch.foresee(ports, settings, order, foreseen) if dry_run else ()
                 yield Plan(actions, partial(launch.launch, ports, settings, order), is_certain=False)
             elif coming:
