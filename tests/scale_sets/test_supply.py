@@ -117,7 +117,16 @@ def test_what_idles_beyond_the_need_is_withdrawn_after_a_while_the_longest_idle_
     idle = [a_member("i-1", for_=70), a_member("i-2", for_=90), a_member("i-3", for_=10)]
     assert planned(a_demand(), *idle, min=1).withdraw == ("i-2", "i-1")
     assert planned(a_demand(), *idle, min=2).withdraw == ("i-2",)
-    assert planned(a_demand(1), *idle).withdraw == ()
+    assert planned(a_demand(1), *idle).withdraw == ("i-2", "i-1")
+    assert planned(a_demand(1), *idle, min=1).withdraw == ("i-2",)
+    assert planned(a_demand(3), *idle).withdraw == ()
+
+
+def test_a_member_that_is_recalled_is_not_withdrawn_and_takes_the_place_of_none_that_stays() -> None:
+    memory = SupplyMemory(beside_since=TIME - GHOST)
+    idle = [a_member("i-1", for_=90), a_member("i-2", for_=80), a_member("i-3", for_=70)]
+    made = planned(a_demand(1), *idle, memory=memory)
+    assert (made.recall, made.withdraw) == (("i-1",), ("i-2",))
 
 
 @pytest.mark.parametrize("demand", [None, a_demand(9, heard_at=TIME - OUTAGE - 1)])

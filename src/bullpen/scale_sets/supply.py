@@ -126,8 +126,10 @@ def plan(
     have = len(idle) - len(recall) + len(starting) + claiming
     room = max(0, scale_set.rules.max - len(members) - claiming)
     claims = min(max(0, need - have), room)
-    spare = max(0, len(idle) - need) if not unproven else 0
-    lingered = [one.id for one in idle if time - one.since >= linger]
+    # While jobs wait, as many stay as may be needed. The others are no help to them, and may be to another set.
+    needed = max(need, unproven + scale_set.rules.min)
+    spare = max(0, len(idle) - len(recall) - needed)
+    lingered = [one.id for one in idle if time - one.since >= linger and one.id not in recall]
     leaving = {*recall, *lingered[:spare]}
     old = [one for one in idle if one.listening is not None and one.listening.rules != served(scale_set).digest]
     return SupplyPlan(
