@@ -172,9 +172,8 @@ async def _launches(
 
 def _is_abandoned(one: Provision, settings: Settings, now: datetime) -> bool:
     """Whether its process should have ended it. One whose fleets have all answered takes no machine from others."""
-    fleets = sum(fleet.count > 0 for fleet in one.fleets) or bool(
-        one.fleets
-    )  # one that became smaller is planned again
+    # One that launched nothing took hardly any time: there was no room or no capacity for it.
+    fleets = sum(fleet.count > 0 for fleet in one.fleets) or bool(one.fleets)
     patience = ABANDONED + UNANSWERED * fleets
     return _to_come([one]) > 0 and later(one.deadline, patience - settings.timings.provision) <= now
 
