@@ -3,15 +3,17 @@ of it is left without a record."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bullpen.engines.memory import Failure
-from bullpen.errors import Unavailable
+from bullpen.errors import BullpenError, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.model.fleet import FleetAnswer, FleetPlan
+from bullpen.model.instance import LIVE
 from bullpen.model.times import later
 from bullpen.ports import Ports
 from bullpen.refresh import launch
@@ -184,3 +186,26 @@ async def test_launches_that_get_no_answer_count_towards_giving_up() -> None:
         await runner.perform(plan)
     with pytest.raises(Unavailable):
         await runner.perform(plan)
+
+
+@pytest.mark.parametrize("failure", [Failure.LOST_REQUEST, Failure.LOST_ANSWER])
+async def test_whichever_request_of_a_launch_fails_the_next_launch_need_not_wait(failure: Failure) -> None:
+    failing, made = 0, 0
+    while made >= failing:
+        failing, made = failing + 1, 0
+        async with a_set_world() as world:
+            await a_lack(world, 2)
+            ports = world.ports(rates=None)
+
+            def one_fails(kind: str, failing: int = failing) -> Failure | None:
+                nonlocal made
+                made += 1
+                return failure if made == failing else None
+
+            faults(ports)._failure = one_fails  # type: ignore[method-assign]
+            with suppress(BullpenError):
+                await warmed(world, ports)
+            assert (await launch.under_way(world.ports(rates=None), world.settings, "small")).total() == 0
+            await warmed(world)
+            assert len(records(world, *LIVE)) == 2, f"request {failing}"
+    assert failing > 10, "the launch is too short"

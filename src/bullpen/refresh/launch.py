@@ -39,6 +39,7 @@ from bullpen.model.instance import Instance
 from bullpen.model.provision import FleetState, Provision
 from bullpen.model.ticket import UsageClass
 from bullpen.model.times import later
+from bullpen.model.transition import Change
 from bullpen.pool import lifecycle
 from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
@@ -88,12 +89,19 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
     process that warms the pool adopts them."""
     await _abort_abandoned(ports, settings, order.resource_class)
     for _ in range(TRIES):
-        record = await _opened(ports, settings, order)
-        if await _has_place(ports, settings, record.stored.id, order):
-            created, refusal = await _create(ports, settings, record, order)
-            actions = _actions(order, created, order.count - created if refusal else 0, refusal)
-            report = LaunchReport(order.resource_class, order.usage_class, order.on_the_way + created, refusal)
-            return PlanReport(actions, None if isinstance(refusal, PASSING) else refusal, report)
+        opening = _opening(ports, settings, order)
+        record = ProvisionRecord(ports, opening.after)
+        try:
+            await ports.records.apply(opening)
+            if await _has_place(ports, settings, record.stored.id, order):
+                return _report(order, *await _create(ports, settings, record, order))
+        except Outdated:
+            raise
+        except BullpenError as failure:
+            # Machines that it may have launched are found by their tag, and those that it registered are adopted.
+            with suppress(BullpenError):  # otherwise it is abandoned
+                await _abort(ports, settings, record, str(failure))
+            return _report(order, 0, failure)
         await _abort(ports, settings, record, "other launches have reached the cap")
         launches = await _launches(ports, settings, order.resource_class, order.usage_class)
         order = await _left(ports, settings, order, launches)
@@ -112,6 +120,12 @@ async def foresee(ports: Ports, settings: Settings, order: LaunchOrder, foreseen
     return _actions(order, order.count - over, over, short.error if short else None)
 
 
+def _report(order: LaunchOrder, created: int, refusal: BullpenError | None) -> PlanReport:
+    actions = _actions(order, created, order.count - created if refusal else 0, refusal)
+    report = LaunchReport(order.resource_class, order.usage_class, order.on_the_way + created, refusal)
+    return PlanReport(actions, None if isinstance(refusal, PASSING) else refusal, report)
+
+
 def _actions(order: LaunchOrder, created: int, refused: int, refusal: BullpenError | None) -> tuple[Action, ...]:
     kind = order.resource_class + ("" if order.usage_class is UsageClass.ON_DEMAND else f" {order.usage_class}")
     done = (Action("create", f"{created} × {kind}", order.why, kind=kind),) if created else ()
@@ -119,13 +133,12 @@ def _actions(order: LaunchOrder, created: int, refused: int, refusal: BullpenErr
     return (*done, cannot) if refused else done
 
 
-async def _opened(ports: Ports, settings: Settings, order: LaunchOrder) -> ProvisionRecord:
+def _opening(ports: Ports, settings: Settings, order: LaunchOrder) -> Change[Provision]:
     now = ports.clock.now()
     deadline = later(now, settings.timings.provision)
     needs = settings.requirements(order.resource_class, order.usage_class)
     asked = provisions.absent(f"p-{ports.chance.token()}", "", order.count, needs, deadline, 0.0)
-    (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=BY, why="warm")))
-    return ProvisionRecord(ports, record)
+    return provisions.open_(asked, provisions.Opened(at=now, by=BY, why="warm"))
 
 
 async def _has_place(ports: Ports, settings: Settings, own_id: str, order: LaunchOrder) -> bool:
@@ -197,20 +210,12 @@ def _to_come(launches: Iterable[Provision]) -> int:
 async def _create(
     ports: Ports, settings: Settings, record: ProvisionRecord, order: LaunchOrder
 ) -> tuple[int, BullpenError | None]:
-    """How many were created, and what refused the rest. Once it is over, nothing is to come from it."""
+    """How many were created, and what refused the rest."""
     now = ports.clock.now()
     holdings = Holdings(ports)
     headroom = await _headroom(ports, settings, order)
     creation = Creation(Fleets(ports, settings, record, holdings, headroom, BY), allow_partial=True)
-    try:
-        await asyncio.gather(*(creation.create() for _ in range(record.stored.want)))
-    except Outdated:
-        raise
-    except BullpenError as failure:
-        # Machines that it may have launched are found by their tag, and those that it registered are adopted.
-        with suppress(BullpenError):  # otherwise it is abandoned
-            await _abort(ports, settings, record, str(failure))
-        return 0, failure
+    await asyncio.gather(*(creation.create() for _ in range(record.stored.want)))
     if members := tuple(holdings.held):
         due = later(now, settings.timings.takeover)
         await record.write(provisions.commit, provisions.Decided(at=now, by=BY, members=members, settle_due=due))
