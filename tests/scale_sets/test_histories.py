@@ -1,12 +1,14 @@
 """Whatever happens to messages, sessions, processes, requests and GitHub itself: every job that GitHub does not cancel
-runs, on one runner, no set has more members than it may have, and nothing stays registered but the minimum.
+runs, on one runner, and in time where the cap and GitHub let it; no set has more members than it may have, and nothing
+stays registered but the minimum.
 
-10,000 jobs in 20 histories. Messages go wrong and processes are killed in all of them; each mix adds an incident of its
+11,000 jobs in 22 histories. Messages go wrong and processes are killed in all of them; each mix adds an incident of its
 own, with two seeds.
 """
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime
 from random import Random
 
 import pytest
@@ -17,6 +19,7 @@ from bullpen.engines.memory.set_messages import SetTroubles
 from bullpen.model.instance import LIVE
 from bullpen.ports import Conclusion
 from bullpen.sim import invariants
+from bullpen.sim.agent import Temper
 from bullpen.sim.process import Process
 from bullpen.sim.world import World
 from fixtures import records
@@ -56,6 +59,9 @@ class Mix:
     min: int = 0
     max: int = 40
     longest: float = 60.0  # seconds of a job
+    waits: float | None = 60.0  # seconds that no job waits for longer; None: the cap or GitHub makes them wait
+    idle_target: int = 5
+    boots_in: float = 1.0  # seconds of a machine
     rates: Rates = CALM  # on the way of `serve` to the store and to GitHub
     index_lag: float = 0.0
     frees_on_close: bool = True
@@ -68,19 +74,23 @@ class Mix:
 
 
 MIXES = {
-    "a bad network": Mix(rates=BAD_NETWORK, index_lag=1.0),
+    "a bad network": Mix(rates=BAD_NETWORK, index_lag=1.0, waits=180.0),
+    "a cold pool on a bad network": Mix(
+        max=60, rates=BAD_NETWORK, index_lag=1.0, pauses=0.02, idle_target=0, boots_in=40.0, waits=180.0
+    ),
     "paused processes": Mix(pauses=0.06),
     "cancelled jobs": Mix(cancels=0.15),
     "a minimum": Mix(min=3, pauses=0.02),
-    "a cap": Mix(max=8, longest=30.0, index_lag=1.0, stops=0.06, pauses=0.06),
-    "a cap on a bad network": Mix(max=10, longest=30.0, rates=BAD_NETWORK, index_lag=1.0, cancels=0.05),
-    "phantoms": Mix(max=25, longest=30.0, phantoms=6),
+    "a cap": Mix(max=8, longest=30.0, waits=None, index_lag=1.0, stops=0.06, pauses=0.06),
+    "a cap on a bad network": Mix(max=10, longest=30.0, waits=None, rates=BAD_NETWORK, index_lag=1.0, cancels=0.05),
+    "phantoms": Mix(max=25, longest=30.0, waits=120.0, phantoms=6),
     "deleted sets": Mix(deletes=0.02),
-    "outages": Mix(outages=(45.0, 400.0)),
+    "outages": Mix(waits=None, outages=(45.0, 400.0)),
     "everything": Mix(
         min=1,
         max=25,
         longest=30.0,
+        waits=None,
         rates=BAD_NETWORK,
         index_lag=1.0,
         frees_on_close=False,
@@ -99,7 +109,7 @@ class History:
     def __init__(self, world: World, mix: Mix, seed: int) -> None:
         self.world, self.mix, self.random = world, mix, Random(seed)
         self.outage = Outage(world)
-        self.runs: list[str] = []
+        self.runs: dict[str, datetime] = {}  # when each was pushed
         self.cancelled: set[str] = set()
         self.paused = self.deleted = self.stopped = 0
         self._started = 0
@@ -111,7 +121,8 @@ class History:
         while left > 0:
             await asyncio.sleep(self.random.expovariate(JOBS / 4 / (MINUTES * 60)))
             count = min(left, self.random.choice([1, 1, 2, 4, 12]))
-            self.runs.append(push(self.world, count, lasts=self.random.uniform(3, self.mix.longest)))
+            run = push(self.world, count, lasts=self.random.uniform(3, self.mix.longest))
+            self.runs[run] = self.world.clock.now()
             left -= count
             self._incidents(is_late=left < JOBS / 4)
             assert invariants.always(self.world.memory) == []
@@ -136,7 +147,7 @@ class History:
         if self._happens(mix.pauses) or (mix.pauses and is_late and not self.paused):
             self._pause(self.random.choice(list(self._serving.values())))
         if self._happens(mix.cancels) or (mix.cancels and is_late and not self.cancelled):
-            self.cancelled.add(run := self.random.choice(self.runs[-5:]))
+            self.cancelled.add(run := self.random.choice([*self.runs][-5:]))
             hub.cancel(hub.runs[run])
         if self._happens(mix.deletes) or (mix.deletes and is_late and not self.deleted):
             self.deleted += len(hub.sets.sets)
@@ -175,8 +186,9 @@ class History:
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
 async def test_every_job_runs_once_and_nothing_stays_registered(mix: Mix, seed: int) -> None:
-    settings = settings_of(idle_target=5, min=mix.min, max=mix.max)
-    async with a_set_world(settings, seed=seed, rates=mix.rates, index_lag=mix.index_lag) as world:
+    settings = settings_of(idle_target=mix.idle_target, min=mix.min, max=mix.max)
+    fields = {"seed": seed, "rates": mix.rates, "index_lag": mix.index_lag}
+    async with a_set_world(settings, temper=lambda n: Temper(boots_in=mix.boots_in), **fields) as world:
         hub, watched = hub_of(world), WatchedRuns(world)
         hub.sets.troubles, hub.sets.frees_on_close = TROUBLES, mix.frees_on_close
         history = History(world, mix, seed)
@@ -188,6 +200,10 @@ async def test_every_job_runs_once_and_nothing_stays_registered(mix: Mix, seed: 
         kept = {(run.id, job.spec.name) for run in runs for job in run.jobs}
         assert {job.conclusion for run in runs for job in run.jobs} == {Conclusion.SUCCESS}
         assert {(run, name) for run, _, name in watched.began} >= kept
+        began = [(job.started_at, history.runs[run.id]) for run in runs for job in run.jobs]
+        waits = [(at - pushed).total_seconds() for at, pushed in began if at is not None]
+        assert len(waits) == len(kept)
+        assert mix.waits is None or max(waits) <= mix.waits
         assert set(watched.began.values()) == {1}
         assert watched.ended_under_a_job == []
         assert watched.most_members <= mix.max
