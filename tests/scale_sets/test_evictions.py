@@ -2,6 +2,7 @@
 is no capacity for them, and nothing if no job waits."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,7 +24,7 @@ ON_DEMAND, SPOT = UsageClass.ON_DEMAND, UsageClass.SPOT
 MINUTES = 10
 
 
-def full(cap: int = 2, most: int = 0, **scale_set: object) -> Settings:
+def full(cap: int = 2, most: int = 0, **scale_set: Any) -> Settings:
     """The idle target of another class fills the pool."""
     settings = settings_of(**scale_set)
     small = msgspec.structs.replace(settings.classes["small"], max_instances=most)

@@ -30,7 +30,7 @@ TRIED = 30.0  # seconds: four requests and the pauses between them
 Asked = Callable[[FleetPlan], Awaitable[FleetAnswer]]
 
 
-class Compute:
+class ComputeWithAnotherFleet:
     """The compute engine, with another way to request a fleet."""
 
     def __init__(self, inner: Any, create_fleet: Asked) -> None:
@@ -41,7 +41,7 @@ class Compute:
 
 
 def asking(ports: Ports, create_fleet: Asked) -> Ports:
-    compute: Any = Compute(ports.compute, create_fleet)
+    compute: Any = ComputeWithAnotherFleet(ports.compute, create_fleet)
     return replace(ports, compute=compute)
 
 

@@ -13,7 +13,7 @@ from bullpen.sim.agent import Temper
 from bullpen.sim.loop import virtual_run
 from bullpen.sim.process import Process, current_process
 from scale_sets.fixtures import a_set_world, push, serve, session, settings_of, until_done
-from scale_sets.watched import Watched
+from scale_sets.watched import WatchedRuns
 
 PARTS = 4
 JOBS = 2
@@ -43,7 +43,7 @@ async def history(die_at: int, monkeypatch: pytest.MonkeyPatch) -> bool:
 
     monkeypatch.setattr(launch, "launch", watched_launch)
     async with a_set_world(settings_of(linger=5.0), temper=lambda n: Temper(boots_in=BOOTS_IN)) as world:
-        watched = Watched(world)
+        watched = WatchedRuns(world)
         for name in ("web-1", "web-2"):
             serve(world, name)
         await asyncio.sleep(30)  # no runner waits any more for a job that was not announced
