@@ -156,14 +156,14 @@ async def test_machines_of_a_killed_launch_are_ended_once_it_is_aborted() -> Non
     """Their process died between the answer of the compute engine and their registration."""
     async with a_set_world() as world:
 
-        async def answered_to_nobody(plan: FleetPlan) -> FleetAnswer:
+        async def dies_before_registering(plan: FleetPlan) -> FleetAnswer:
             await ports.compute.create_fleet(plan)
             killed.kill()
             return await asyncio.Future()
 
         await a_lack(world, 2)
         ports = world.ports(rates=None)
-        killed, _ = world.start("web-1", lambda ports: warmed(world, asking(ports, answered_to_nobody)))
+        killed, _ = world.start("web-1", lambda ports: warmed(world, asking(ports, dies_before_registering)))
         await killed.ended()
         lost = machines(world)
         assert len(lost) == 2
