@@ -17,11 +17,12 @@ from bullpen.errors import PermissionDenied
 from bullpen.liveness.heartbeat import record_heartbeat
 from bullpen.liveness.lost_worker import worker_losses
 from bullpen.liveness.schema import HeartbeatRequest
-from bullpen.model.activity import Activity, names_job
+from bullpen.model.activity import Activity, names_job, parse
 from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.model.signal import direct_key
 from bullpen.model.worker import CLEANED_UP
 from bullpen.ports import Conclusion, Ports, Registration, Removal
+from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from bullpen.workflows.alerts import ReportCollector
 from bullpen.workflows.holdings import RunHoldings
@@ -222,6 +223,27 @@ async def test_a_job_whose_runner_dies_before_its_first_heartbeat_is_run_again_t
         assert conclusions(world, run) == [Conclusion.SUCCESS]
         await asyncio.sleep(600)
         assert session(world).started == ()
+        assert not any(one.owes_reschedule for one in world.memory.tables.workers.values())
+
+
+@pytest.mark.parametrize("late", [0.0, 1.0])
+async def test_a_job_whose_runner_dies_while_it_prepares_the_job_is_run_again_too(late: float) -> None:
+    """Its agent did not know yet which job it was. What the CI says about its start may come after the loss."""
+    settings = settings_of(min=1, rescue=(REPOSITORY,))
+    async with a_set_world(settings, temper=lambda _: Temper(prepares_in=100.0)) as world:
+        serve(world)
+        await asyncio.sleep(60)
+        hub_of(world).sets.troubles = SetTroubles(late=late, late_by=(120.0, 120.0))
+        run, dead = await a_lost_job(world)
+        hub_of(world).sets.troubles = SetTroubles()
+        told = parse(activity_of(world, dead))
+        assert told is not None
+        assert not told.is_named
+        await until_run_again(world, run)
+        assert hub_of(world).reruns == [(run, 1, ("job-0",))]
+        assert conclusions(world, run) == [Conclusion.SUCCESS]
+        await asyncio.sleep(600)
+        assert state(world, dead) == TERMINATED
         assert not any(one.owes_reschedule for one in world.memory.tables.workers.values())
 
 

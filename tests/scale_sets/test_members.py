@@ -6,7 +6,7 @@ from typing import Any
 from bullpen.model.activity import Activity, Listening
 from bullpen.model.signal import Heartbeat
 from bullpen.ports import Ports
-from bullpen.scale_sets.members import ADMITTED, TOLD, MemberState, MemberWatch
+from bullpen.scale_sets.members import REPORTED, TOLD, MemberState, MemberWatch
 from bullpen.scale_sets.supply import SupplyMemory, plan
 from fixtures import a_world
 from scale_sets.fixtures import settings_of
@@ -64,7 +64,7 @@ async def test_a_member_that_stopped_listening_has_got_a_job_until_it_says_other
         await stage.set_up()
         await stage.says(stage.listening)
         assert await stage.says() is MemberState.BUSY
-        await asyncio.sleep(ADMITTED)
+        await asyncio.sleep(REPORTED)
         assert await stage.says() is MemberState.CLEANING
 
 
@@ -90,13 +90,13 @@ async def test_the_next_holder_releases_no_member_whose_job_has_just_begun() -> 
             return plan(retiring()[-1].after, None, members, SupplyMemory(), **given).release
 
         assert await released() == ()
-        await asyncio.sleep(ADMITTED - 1)
+        await asyncio.sleep(REPORTED - 1)
         assert await released() == ()
         await stage.says(JOB.text())
-        await asyncio.sleep(ADMITTED)
+        await asyncio.sleep(REPORTED)
         assert await released() == ()
         await stage.says()
-        await asyncio.sleep(ADMITTED)
+        await asyncio.sleep(REPORTED)
         assert await released() == ("i-1",)
 
 
@@ -105,9 +105,9 @@ async def test_a_member_whose_agent_is_silent_is_not_idle() -> None:
         stage = Stage(world.ports())
         await stage.set_up()
         assert await stage.says(stage.listening) is MemberState.IDLE
-        await asyncio.sleep(world.settings.timings.alive + ADMITTED + 1)
+        await asyncio.sleep(world.settings.timings.alive + REPORTED + 1)
         await stage.state()
-        await asyncio.sleep(ADMITTED)
+        await asyncio.sleep(REPORTED)
         assert await stage.state() is MemberState.CLEANING
 
 

@@ -406,7 +406,7 @@ def a_job_that_arrives_during_a_withdrawal_is_not_interrupted() -> None:
         runner.say("Running job: build")
         progress = actions.check(progress)
         assert not runner.is_interrupted
-        assert (removed, progress.has_begun) == ([SERVING.runner], True)
+        assert (removed, progress.begun is not None) == ([SERVING.runner], True)
 
 
 def runners_that_github_drops_while_they_wait_are_followed_by_others() -> None:

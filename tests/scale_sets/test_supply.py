@@ -11,7 +11,7 @@ from bullpen.model.scale_set import ScaleSet, SetEvents
 from bullpen.model.served_set import served
 from bullpen.model.ticket import Requirements
 from bullpen.ports.demand import JobDemand, JobStart
-from bullpen.scale_sets.members import ADMITTED, MemberState, SetMember
+from bullpen.scale_sets.members import REPORTED, MemberState, SetMember
 from bullpen.scale_sets.supply import (
     BETWEEN_JOBS,
     GHOST,
@@ -256,8 +256,8 @@ def some_of_each() -> list[SetMember]:
     return [
         a_member("i-1"),
         a_member("i-2", BUSY),
-        a_member("i-3", CLEANING, for_=ADMITTED),
-        a_member("i-4", STARTING, for_=ADMITTED),
+        a_member("i-3", CLEANING, for_=REPORTED),
+        a_member("i-4", STARTING, for_=REPORTED),
     ]
 
 
@@ -277,7 +277,7 @@ def test_a_silent_member_stays_when_its_set_retires_because_its_runner_may_have_
 def test_a_member_seen_for_a_moment_stays_when_its_set_retires_because_its_job_may_just_have_begun(
     state: MemberState,
 ) -> None:
-    made = planned(a_demand(), a_member("i-1", state, for_=ADMITTED - 1), scale_set=retiring()[-1].after)
+    made = planned(a_demand(), a_member("i-1", state, for_=REPORTED - 1), scale_set=retiring()[-1].after)
     assert made.release == ()
 
 
@@ -345,10 +345,10 @@ def test_what_the_set_does_not_take_any_more_leaves_and_is_replaced() -> None:
     unfit = [
         replace(one, instance=replace(one.instance, resource_class="old")) for one in map(a_member, ("i-1", "i-2"))
     ]
-    starting = replace(unfit[1], state=STARTING, since=TIME - ADMITTED, listening=None)
+    starting = replace(unfit[1], state=STARTING, since=TIME - REPORTED, listening=None)
     made = planned(a_demand(), unfit[0], starting, a_member("i-3"), min=3)
     assert (made.withdraw, made.release, made.claims) == (("i-1",), ("i-2",), 2)
-    recent = replace(starting, since=TIME - ADMITTED + 1)
+    recent = replace(starting, since=TIME - REPORTED + 1)
     assert planned(a_demand(), recent, min=1).release == ()
     silent = replace(starting, is_heard=False)
     made = planned(a_demand(), silent, min=1)

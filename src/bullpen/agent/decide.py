@@ -175,7 +175,7 @@ def _until_next_judgement(sight: Observation, progress: AgentProgress, limits: S
 
 
 def _job_began(progress: AgentProgress) -> float | None:
-    if progress.activity is not None:
+    if progress.activity is not None or progress.begun is not None:
         return progress.activity_began
     return progress.job.began if progress.job is not None else None
 
@@ -310,7 +310,7 @@ def _withdraw(sight: Observation, record: InstanceRecord, progress: AgentProgres
     attempt = progress.registration
     if attempt is not None and attempt.phase is Phase.FAILED:
         return Step.HANG_UP  # its runner is dead: nothing can begin there
-    if progress.is_withdrawn or progress.has_begun:
+    if progress.is_withdrawn or progress.begun is not None:
         return None
     if not progress.is_held:
         return Step.WITHDRAW

@@ -136,14 +136,14 @@ class AgentProgress:
     runner: str = ""  # the name by which it knows the agent, where it has names of its own
     serves_set: bool = False  # that registration is for one job of a scale set
     waits: Listening | None = None  # its runner listens, and has not been given that job yet
-    has_begun: bool = False  # the CI has given its runner a job; until its hook asks, it has no activity
+    begun: Activity | None = None  # the CI has given its runner a job; until its hook asks, nothing else is known of it
     is_withdrawn: bool = False  # the CI has removed the registration, and its runner has not ended yet
     is_held: bool = False  # the CI did not remove it: it says that the runner has a job
     asks_at: tuple[str, float] = ("", 0.0)  # a round, and the monotonic reading at which to ask the CI again in it
     refused_job: str = ""  # a job of a set that was refused, and why: the next request reports it
     listens: bool = False  # a runner of the CI runs here, or its files lie here: it ends before the agent deregisters
     activity: Activity | None = None  # the job that the CI runs here
-    activity_began: float = 0.0  # monotonic reading
+    activity_began: float = 0.0  # monotonic reading; of the job that has begun, before there is an activity
     is_ending: bool = False  # its last step is over, and the CI hears of that in a moment
     version: str = ""  # of the CI's runner
     is_hanging_up: bool = False  # the agent has begun to stop listening
@@ -165,9 +165,10 @@ class AgentProgress:
 
     @property
     def beats(self) -> str:
-        """What a heartbeat says of the CI's jobs: the one that runs, or that the runner of a set waits for one."""
-        if self.activity is not None:
-            return self.activity.text()
+        """What a heartbeat says of the CI's jobs: the one that runs, or that the runner of a set prepares one, or waits
+        for one."""
+        if (job := self.activity or self.begun) is not None:
+            return job.text()
         return self.waits.text() if self.waits is not None and not self.is_withdrawn else ""
 
     def must_wait(self, round: str, now: float) -> bool:
@@ -213,9 +214,10 @@ class AgentProgress:
         phase = Phase.FAILED if failure else Phase.DONE
         return replace(self, registration=RoundAttempt(self.registration.round, phase, failure))
 
-    def following(self, *, waits: Listening | None, has_begun: bool) -> AgentProgress:
+    def following(self, *, waits: Listening | None, begun: Activity | None, at: float) -> AgentProgress:
         """What the runner of a set is at."""
-        return replace(self, waits=waits, has_begun=has_begun)
+        began = at if begun is not None and self.begun is None else self.activity_began
+        return replace(self, waits=waits, begun=begun, activity_began=began)
 
     def asking_at(self, round: str, at: float) -> AgentProgress:
         """The CI is not asked again in this round before that."""
@@ -236,7 +238,7 @@ class AgentProgress:
     def hung_up(self, left_registered: str = "") -> AgentProgress:
         """Nothing listens any more. `left_registered` says why the registration stays at the CI, if it does."""
         left = left_registered or self.left_registered
-        ended = replace(self, waits=None, has_begun=False, is_withdrawn=False, is_held=False)
+        ended = replace(self, waits=None, begun=None, is_withdrawn=False, is_held=False)
         return replace(ended, is_hanging_up=False, left_registered=left, listens=False, activity=None)
 
     def forgotten(self) -> AgentProgress:

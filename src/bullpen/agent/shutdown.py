@@ -62,10 +62,10 @@ def leave(
         except Exception as exc:
             # Whatever went wrong may go wrong here as well; the rest of leaving matters more.
             log(f"cannot report that it stops: {exc}")
-    if progress.activity is not None:
+    if (job_of_ci := progress.activity or progress.begun) is not None:
         # To GitHub the job looks as if a user had cancelled it: the control plane must know that the machine left.
         try:
-            store.beat(progress.job, datetime.now(UTC), progress.activity.text())
+            store.beat(progress.job, datetime.now(UTC), job_of_ci.text())
         except Exception as exc:
             log(f"cannot report that it leaves a job: {exc}")
     try:
@@ -86,7 +86,7 @@ def leave(
         log(f"leaves its registration behind: {exc}")
     # As long as the instance lives, what waits for this worker, or replaces it, judges by its beats.
     is_over = known is ABSENT or (isinstance(known, InstanceRecord) and known.state is InstanceState.TERMINATED)
-    if is_clear and is_over and progress.activity is None:
+    if is_clear and is_over and job_of_ci is None:
         try:
             store.stop()
         except Exception as exc:

@@ -6,6 +6,9 @@ worker has the job that it ran. A runner has one job at a time.
 The runner of a scale set is registered for one job only. While it waits for that job, the beat has a `Listening` in the
 same place: which registration of the CI the agent listens with. A beat has one of them or neither, so a member of a set
 counts as idle only while a living agent reports it.
+
+A runner prepares its job for minutes before its hook says which one it is. Meanwhile the beat has an activity without
+repository and run: every process knows that the runner is busy, and only GitHub's messages say with what.
 """
 
 import json
@@ -27,6 +30,11 @@ class Activity:
     label: str  # the label of the job, which is the run id in Bullpen
     runner: str  # the name of the runner at GitHub
     job: str = ""  # the job's key in its workflow: equal for all jobs of a matrix
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the agent knows which job it is."""
+        return bool(self.run)
 
     def text(self) -> str:
         """As it travels: one line of at most LONGEST characters, each part cut if need be."""
@@ -52,6 +60,11 @@ class Listening:
 
     def text(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def unnamed(label: str, runner: str) -> Activity:
+    """The job that the CI has given to a runner, before its hook has said which one."""
+    return Activity(repository="", run="", attempt=0, label=label, runner=runner)
 
 
 def parse_listening(text: str) -> Listening | None:

@@ -127,6 +127,8 @@ async def spare(
 
 def describe(activity: Activity) -> str:
     """The job, for people."""
+    if not activity.is_named:
+        return f"a job that runner {activity.runner} prepares"
     job = f"job {activity.job}" if activity.job else "a job"
     return f"{job} of {activity.repository}, run {activity.run}, attempt {activity.attempt}"
 

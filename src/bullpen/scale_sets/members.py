@@ -2,7 +2,7 @@
 
     starting   claimed, or engaged and not listening yet
     idle       a living agent reports that its runner listens
-    busy       a living agent reports the job that it executes, or stopped listening a moment ago: it has got one
+    busy       a living agent reports the job that it prepares or executes, or stopped listening a moment ago
     cleaning   between two jobs, or without a sign of life: it counts towards the largest number only
 
 A member that is silent may be starting or cleaning by these rules, and still have a job: its agent may be dead or cut
@@ -24,7 +24,7 @@ from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.scale_sets.started_jobs import RunnerWord
 
-ADMITTED = 10.0  # seconds from the moment that a runner gets a job until its agent has admitted and reported the job
+REPORTED = 10.0  # seconds from the moment that a runner gets a job until a heartbeat of its agent says so
 TOLD = 10.0  # seconds after which the CI has said that a runner had a job, if it had one: its messages gather
 REMEMBERED = 1000  # names of runners that had a job: more than a set gets within that time
 
@@ -160,7 +160,7 @@ class MemberWatch:
         if one.state is RUNNING and listening is not None and listening.is_of(one.round):
             return MemberState.IDLE
         was_idle = seen.state is MemberState.IDLE or (seen.state is MemberState.BUSY and not seen.had_job)
-        if was_idle and one.round == seen.round and (seen.state is MemberState.IDLE or now - seen.since < ADMITTED):
+        if was_idle and one.round == seen.round and (seen.state is MemberState.IDLE or now - seen.since < REPORTED):
             return MemberState.BUSY
         is_new = seen.state is MemberState.STARTING or one.round != seen.round
         since = seen.since if one.round == seen.round else now
@@ -173,5 +173,5 @@ class MemberWatch:
 
 
 def runners_at_work(members: Sequence[SetMember]) -> set[str]:
-    """The names of runners whose job a heartbeat names."""
-    return {one.activity.runner for one in members if one.activity is not None}
+    """The names of runners whose job a heartbeat names. One that prepares its job is busy, and names none yet."""
+    return {one.activity.runner for one in members if one.activity is not None and one.activity.is_named}

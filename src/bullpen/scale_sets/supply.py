@@ -26,7 +26,7 @@ from bullpen.model.scale_set import READY, ScaleSet
 from bullpen.model.served_set import mismatch, served
 from bullpen.model.ticket import Requirements
 from bullpen.ports.demand import JobDemand
-from bullpen.scale_sets.members import ADMITTED, MemberState, SetMember
+from bullpen.scale_sets.members import REPORTED, MemberState, SetMember
 
 ANNOUNCED = 60.0  # seconds for which a job that was announced beside a count of 0 is believed
 OUTAGE = 300.0  # seconds without an answer after which nothing is decided by old numbers
@@ -165,11 +165,11 @@ def _leaving(members: Sequence[SetMember], time: float) -> tuple[tuple[str, ...]
     """Which of these to withdraw, and which to release: their agents say that they have neither a runner nor a job. A
     silent one stays, because its runner may have a job. If its agent is dead, it is ended as lost.
 
-    An agent that got a job a moment ago says the same until it has admitted the job. The process that saw its runner
-    listen knows that, and the next holder of the set does not: so none is released as soon as it is seen."""
+    An agent whose runner got a job a moment ago may say the same until its next heartbeat. The process that saw its
+    runner listen knows that, and the next holder of the set does not: so none is released as soon as it is seen."""
     withdraw = [one for one in members if one.listening is not None]
     unregistered = [one for one in members if one.is_heard and one.listening is None]
-    return _ids(withdraw), _ids(one for one in unregistered if time - one.since >= ADMITTED)
+    return _ids(withdraw), _ids(one for one in unregistered if time - one.since >= REPORTED)
 
 
 def _waiting(demand: JobDemand, members: Sequence[SetMember], memory: SupplyMemory, time: float) -> int:

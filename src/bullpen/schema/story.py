@@ -138,4 +138,5 @@ def debt_of(debt: Debt | None) -> DebtAnswer | None:
 
 
 def ci_job_of(activity: Activity | None) -> CiJobAnswer | None:
-    return filled(CiJobAnswer, activity, name=activity.job) if activity else None
+    """None while its runner prepares it: the agent does not know yet which job it is."""
+    return filled(CiJobAnswer, activity, name=activity.job) if activity and activity.is_named else None

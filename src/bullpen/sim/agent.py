@@ -25,7 +25,7 @@ from bullpen.engines.memory.records import MemoryRecords
 from bullpen.errors import NotFound, Refused, Unavailable
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job as steps
-from bullpen.model.activity import Activity, Listening
+from bullpen.model.activity import Activity, Listening, unnamed
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import Result
 from bullpen.model.job_policy import Assignment
@@ -51,13 +51,15 @@ class Temper:
     cleaning_failure: str = ""
     skew: float = 0.0  # seconds by which its clock is wrong
     version: str = ""  # of the CI's runner
+    prepares_in: float = 0.0  # seconds from the moment that the runner of a set gets a job until the agent admits it
     activity: Activity | None = None  # the job that a CI with jobs of its own runs there
+    admits_at: float = 0.0  # that job, by the event loop
     dropped: str = ""  # the runner whose registration the CI has removed by itself
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
     def work(self, activity: Activity | None) -> None:
         """A job begins there, or with None ends, and a heartbeat says so at once."""
-        self.activity = activity
+        self.activity, self.admits_at = activity, asyncio.get_running_loop().time() + self.prepares_in
         self.stirred.set()
 
     def drop(self, runner: str) -> None:
@@ -112,8 +114,11 @@ class SimulatedAgent:
     def _follow(self, progress: AgentProgress) -> AgentProgress:
         """Bind and unbind the job of the CI. A registration of a scale set is for one job, and ends with it."""
         temper, runner, now = self._temper, self._runner, asyncio.get_running_loop().time()
-        has_ended = progress.activity is not None and temper.activity is None
-        if progress.activity != temper.activity:
+        has_ended = (progress.activity or progress.begun) is not None and temper.activity is None
+        if runner is not None:
+            begun = unnamed(temper.activity.label, runner.listens) if temper.activity is not None else None
+            progress = progress.following(waits=None, begun=begun, at=now)
+        if progress.activity != temper.activity and now >= temper.admits_at:
             progress = progress.bound(temper.activity, now)
         if runner is None or not (has_ended or temper.dropped == runner.listens):
             return progress
@@ -258,16 +263,20 @@ class SimulatedAgent:
         seq = 0
         while True:
             seq += 1
-            activity = self._temper.activity
+            temper = self._temper
+            activity, left = temper.activity, temper.admits_at - asyncio.get_running_loop().time()
+            if activity is not None and left > 0:
+                activity = unnamed(activity.label, activity.runner)
             said = activity.text() if activity else self._runner.text() if self._runner else ""
             await self._ports.signals.beat(Heartbeat(self._id, self._ports.clock.now(), seq, said))
             if not self._settings.on_github:
                 await asyncio.sleep(self._settings.timings.heartbeat)
                 continue
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.timings.heartbeat):
-                    await self._temper.stirred.wait()
-            self._temper.stirred.clear()
+                heartbeat = self._settings.timings.heartbeat
+                async with asyncio.timeout(min(heartbeat, left) if left > 0 else heartbeat):
+                    await temper.stirred.wait()
+            temper.stirred.clear()
 
 
 def _as_read(found: Instance, has_job: bool) -> InstanceRecord:

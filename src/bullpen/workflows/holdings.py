@@ -53,9 +53,10 @@ async def gather(
     for loss in losses:
         _holdings_of(found, loss.run, loss.repository).losses.append(loss)
     for id, job in (await busy.at_work(ports, settings, _overdue(ports, settings, live), hurry=True)).items():
-        _holdings_of(found, job.run, job.repository).stale.append(id)
+        if job.is_named:
+            _holdings_of(found, job.run, job.repository).stale.append(id)
     for id, job in (await lasting.find(live)).items() if lasting is not None else ():
-        if id not in lost:
+        if id not in lost and job.is_named:
             _holdings_of(found, job.run, job.repository).lasting.append(id)
     for held in found.values():
         held.repository = held.repository or only_repository(settings)

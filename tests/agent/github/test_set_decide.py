@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bullpen.agent.decide import (
+    UNKNOWN,
     Action,
     CleanInstance,
     Observation,
@@ -18,7 +19,7 @@ from bullpen.agent.decide import (
     decide,
 )
 from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, SignalKind
-from bullpen.model.activity import Activity, Listening, parse_listening
+from bullpen.model.activity import Activity, Listening, names_job, parse, parse_listening, unnamed
 
 LIMITS = SelfStopLimits(appears_within=60.0, max_runtime=1800.0, idle=420.0)
 CLAIMED = InstanceRecord(InstanceState.CLAIMED, "set:m", "r1", 2000.0, trust_domain="t")
@@ -29,9 +30,9 @@ JOB = Activity("acme/widgets", "99", 1, "set:m", "pool.i-1.r1.1", "build")
 SEEN = AgentProgress(began=0.0).booted(version="2.336.0").reported(SignalKind.CLAIM_SEEN, "r1", 0.0)
 REGISTERING = SEEN.registering(CLAIMED, "pool.i-1.r1.1")
 WAITS = Listening("pool.i-1.r1.1", 7, "d1")
-LISTENING = REGISTERING.listening().following(waits=WAITS, has_begun=False)
+LISTENING = REGISTERING.listening().following(waits=WAITS, begun=None, at=0.0)
 SERVING = LISTENING.reported(SignalKind.REG_OK, "r1", 0.0).saw(RUNNING)
-BEGUN = SERVING.following(waits=None, has_begun=True)
+BEGUN = SERVING.following(waits=None, begun=unnamed("set:m", "pool.i-1.r1.1"), at=0.0)
 
 
 def next_after(progress: AgentProgress, record: InstanceRecord = RUNNING, at: float = 0.0, **seen: str) -> Action:
@@ -51,11 +52,24 @@ def test_a_beat_names_the_registration_while_its_runner_waits_for_a_job() -> Non
 
 @pytest.mark.parametrize(
     "progress",
-    [SEEN, REGISTERING, BEGUN, SERVING.withdrawn(), SERVING.forgotten(), SERVING.hung_up()],
-    ids=["before", "registering", "job begun", "withdrawn", "forgotten", "hung up"],
+    [SEEN, REGISTERING, SERVING.withdrawn(), SERVING.forgotten(), SERVING.hung_up(), BEGUN.forgotten()],
+    ids=["before", "registering", "withdrawn", "forgotten", "hung up", "job ended"],
 )
 def test_no_other_beat_names_a_registration(progress: AgentProgress) -> None:
     assert progress.beats == ""
+
+
+@pytest.mark.parametrize("progress", [BEGUN, BEGUN.withdrawn()])
+def test_a_beat_says_that_its_runner_has_a_job_before_it_is_known_which_one(progress: AgentProgress) -> None:
+    assert parse(progress.beats) == unnamed("set:m", "pool.i-1.r1.1")
+    assert names_job(progress.beats)
+
+
+def test_a_job_that_is_prepared_has_its_time_while_the_store_cannot_be_reached() -> None:
+    begun = SERVING.following(waits=None, begun=unnamed("set:m", "pool.i-1.r1.1"), at=100.0).saw(GIVEN_BACK)
+    late = Observation(GIVEN_BACK.threshold + 600.0, 100.0, UNKNOWN)
+    assert isinstance(decide(late, SERVING.saw(GIVEN_BACK), LIMITS), Stop)
+    assert is_idle(decide(late, begun, LIMITS))
 
 
 def test_a_beat_names_the_job_that_runs() -> None:
@@ -75,7 +89,7 @@ def test_after_its_job_it_cleans_and_registers_again_in_the_same_round() -> None
     assert next_after(progress) == CleanInstance(keep=False)
     progress = progress.cleaning_began(RUNNING).cleaned()
     assert next_after(progress) is Step.REGISTER
-    again = progress.registering(RUNNING, "pool.i-1.r1.2").listening().following(waits=WAITS, has_begun=False)
+    again = progress.registering(RUNNING, "pool.i-1.r1.2").listening().following(waits=WAITS, begun=None, at=0.0)
     assert is_idle(next_after(again))  # it was reported already
 
 

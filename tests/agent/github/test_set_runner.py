@@ -16,7 +16,7 @@ from agent.github.test_listener import commands, listeners, the_listener
 from bullpen.agent.github.listener import Restarts, RunnerListener
 from bullpen.agent.progress import InstanceRecord, SignalKind
 from bullpen.agent.store.base import RunnerCredentials
-from bullpen.model.activity import Listening
+from bullpen.model.activity import Listening, unnamed
 from bullpen.model.scale_set import SetEvents, SetRepository
 from bullpen.model.served_set import ServedSet
 from bullpen.model.signal_text import refused_version
@@ -91,6 +91,7 @@ def test_its_activity_has_the_set_s_run_id_and_no_beat_says_meanwhile_that_it_wa
     bound = stage.store.beats[-1]
     assert bound is not None
     assert (bound.label, bound.runner, bound.run) == (LABEL, stage.runner, str(run.id))
+    assert stage.agent._progress.begun == unnamed(LABEL, stage.runner)
     assert stage.store.waiting[-1] is None
     go.touch()
     stage.until(lambda: run.state == "completed")
@@ -270,7 +271,7 @@ def test_a_job_that_the_set_does_not_serve_fails_with_the_setting_and_is_reporte
     (refused,) = stage.store.refused
     assert "job build of acme/widgets" in refused
     assert why in refused
-    assert not any(stage.store.beats)
+    assert not any(one.is_named for one in stage.store.beats if one is not None)
 
 
 # --------------------------------------------------------------------------------------------------------------- broken

@@ -27,7 +27,7 @@ from bullpen.agent.progress import AgentProgress, InstanceRecord, Phase
 from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StillBusy, StoreUnreachable
 from bullpen.host.processes import ProcessIdentity, TreeSurvived, descendants, end_tree, identify, mark_of
 from bullpen.host.sweep import Path as Entry
-from bullpen.model.activity import Listening
+from bullpen.model.activity import Listening, unnamed
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
@@ -233,16 +233,17 @@ class Actions:
         given = listener.given
         if given.serves is not None:
             waits = Listening(given.runner, given.id, given.serves.digest) if listener.waits else None
-            progress = progress.following(waits=waits, has_begun=listener.has_job)
+            begun = unnamed(given.serves.run_id, given.runner) if listener.has_job else None
+            progress = progress.following(waits=waits, begun=begun, at=now)
             if progress.is_withdrawn and listener.stage is ListenerStage.STOPPING and not progress.is_hanging_up:
                 self._log("its runner goes on listening without a registration, and is stopped")
                 progress = progress.hanging_up()
-        begun = progress.registration
+        attempt = progress.registration
         match listener.stage:
-            case ListenerStage.LISTENING if begun is not None and begun.phase is Phase.UNDER_WAY:
+            case ListenerStage.LISTENING if attempt is not None and attempt.phase is Phase.UNDER_WAY:
                 self._log(f"listens as {progress.runner}")
                 return progress.listening()
-            case ListenerStage.BROKEN if begun is not None and begun.phase is not Phase.FAILED:
+            case ListenerStage.BROKEN if attempt is not None and attempt.phase is not Phase.FAILED:
                 self._log(f"cannot serve jobs any more: {listener.why}")
                 return progress.listening(listener.why)
             case ListenerStage.LOST if not progress.is_hanging_up:
