@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bullpen.errors import PermissionDenied
+from bullpen.errors import BullpenError, PermissionDenied, Refused, SessionGone, Unavailable
 from bullpen.model.scale_set import READY, RETIRING, State
 from bullpen.ports import JobMessage, JobMessageKind, SetMessage, SetStatistics
-from bullpen.scale_sets.listener import SetListener
+from bullpen.scale_sets.listener import LONGEST_BACKOFF, SetListener
 from bullpen.scale_sets.offers import COUNTED_AFTER, MOST_CALLS, MOST_OPEN, JobOffers
 from scale_sets.fixtures import SET, a_set_world, session, settings_of
 from scale_sets.test_listener import Spy, taken
@@ -72,11 +72,25 @@ def test_what_was_acquired_takes_up_room_until_the_counts_include_it() -> None:
     assert affordable(offers, assigned=1, time=10.0 + COUNTED_AFTER) == [3, 4]
 
 
-def test_offers_that_were_refused_come_behind_the_others() -> None:
+def test_an_offer_whose_message_comes_again_keeps_its_place_once_it_is_acquired() -> None:
+    """Its message comes again if the record could not be written."""
     offers = JobOffers()
-    offers.hear(offered(1, 2, 3, 4, 5))
+    offers.hear(offered(1, 2))
+    offers.close([1], [1], 0.0)
+    offers.hear(offered(1, 2))
+    assert affordable(offers, max=1) == []
+    assert affordable(offers, max=3) == [2]
+
+
+def test_after_a_failure_offers_are_asked_for_one_by_one_and_then_for_twice_as_many_each_time() -> None:
+    offers = JobOffers()
+    offers.hear(offered(*range(1, 10)))
     offers.put_back([1, 2, 3])
-    assert affordable(offers, max=9) == [4, 5, 1, 2, 3]
+    asked = []
+    while requests := affordable(offers, max=9):
+        offers.close(requests, [], 0.0)
+        asked.append(requests)
+    assert asked == [[4], [5, 6], [7, 8, 9, 1], [2, 3]]
 
 
 def test_of_a_great_many_offers_the_oldest_are_forgotten() -> None:
@@ -96,6 +110,8 @@ class OfferingService:
         self.acquired: list[int] = []
         self.taken: set[int] = set()  # by other sets
         self.refusals = 0  # of the next calls
+        self.poison: set[int] = set()  # the server refuses a call that asks for one of these
+        self.failure: Exception | None = None  # of every call
         self.calls = 0
         self.counts = SetStatistics(0, 0)
         self._ids = iter(range(1, 100))
@@ -116,6 +132,10 @@ class OfferingService:
         if self.refusals:
             self.refusals -= 1
             raise PermissionDenied("403")
+        if self.failure is not None:
+            raise self.failure
+        if self.poison & set(requests):
+            raise Refused("400: no such job")
         got = [one for one in requests if one not in self.taken]
         self.acquired += got
         return got
@@ -210,3 +230,51 @@ async def test_the_offers_of_two_quick_messages_are_acquired_no_further_than_max
         service.send(*offered(3, 4), assigned=0)  # counted before the first were acquired
         await asyncio.sleep(2)
         assert service.acquired == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("poison", "offers"), [({1}, 5), ({3}, 5), ({1, 2}, 5), ({1}, 3), ({2}, 3), ({3}, 3)])
+async def test_an_offer_that_the_server_refuses_keeps_no_other_one_waiting(poison: set[int], offers: int) -> None:
+    async with listening(READY) as (service, _, _world):
+        service.poison = poison
+        service.send(*offered(*range(1, offers + 1)), assigned=0)
+        await asyncio.sleep(2)
+        assert len(service.acquired) == min(MAX, offers - len(poison))
+
+
+async def test_an_offer_that_the_server_refuses_is_asked_for_once_with_each_count() -> None:
+    async with listening(READY) as (service, _, _world):
+        service.poison = {1}
+        service.send(*offered(1), assigned=0)
+        await asyncio.sleep(2)
+        before = service.calls
+        service.send(assigned=0)
+        await asyncio.sleep(2)
+        assert service.calls == before + 1
+
+
+@pytest.mark.parametrize("failure", [Unavailable("500"), SessionGone("404: no such path")])
+async def test_offers_that_cannot_be_acquired_hold_no_message_up(
+    failure: BullpenError, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(READY) as (service, listener, world):
+        service.failure = failure
+        service.send(*offered(1), *offered(2, 3, kind=ASSIGNED), assigned=2)
+        await asyncio.sleep(2)
+        demand = listener.current()
+        assert demand is not None
+        assert (demand.assigned, session(world).message, session(world).why) == (2, 1, "")
+        await asyncio.sleep(600)
+        assert [one.levelno for one in caplog.records if "cannot be acquired" in one.getMessage()] == [logging.ERROR]
+        service.failure = None
+        await asyncio.sleep(120)
+        assert service.acquired == [1]
+
+
+async def test_a_server_that_does_not_answer_is_not_asked_with_each_message() -> None:
+    async with listening(READY) as (service, _, _world):
+        service.failure = Unavailable("it does not answer")
+        service.send(*offered(1, 2, 3), assigned=0)
+        for _ in range(10):
+            service.send(assigned=0)
+        await asyncio.sleep(LONGEST_BACKOFF - 1)
+        assert service.calls == 1

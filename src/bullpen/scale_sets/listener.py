@@ -1,8 +1,8 @@
 """The listener of one set: it polls the set's messages, writes down what they say, and only then acknowledges them.
 
-    open ──▶ poll ──▶ acquire what it can serve ──▶ record_message ──▶ acknowledge ──▶ poll …
-     ▲        │ 202: nothing                              │ Conflict: recorded before     │
-     └────────┴── the session is gone ────────────────────┴──────────────────────────────┘
+    open ──▶ poll ──▶ count ──▶ acquire what it can serve ──▶ record_message ──▶ acknowledge ──▶ poll …
+     ▲        │ 202: nothing                                        │ Conflict: recorded before     │
+     └────────┴── the session is gone ──────────────────────────────┴──────────────────────────────┘
 
 A message that was recorded and not acknowledged comes again, and is acknowledged then. One that was acknowledged is
 durable. So a process may be killed anywhere: the next holder opens a session, whose answer has the counts of now.
@@ -78,7 +78,8 @@ class SetListener:
         self._opened_at = 0.0
         self._recorded: list[int] = []  # messages of this session that are not acknowledged yet
         self._offers = JobOffers()
-        self._refusal = ""  # of the last offers: the same one is an error once
+        self._unacquired = ""  # why offers could not be acquired the last time: the same reason is an error once
+        self._acquire_at = 0.0  # not before
 
     @property
     def name(self) -> str:
@@ -205,8 +206,6 @@ class SetListener:
         if message.trouble:
             log.error("message of scale set cannot be read", set=self.name, message=message.id, error=message.trouble)
         statistics = message.statistics or _as_statistics(self.record.stored.statistics)
-        self._offers.hear(message.jobs)
-        await self._acquire(session, statistics)
         now = self._ports.clock.now()
         for job in message.jobs:
             if alarm := self.board.hear(job, now, self._time()):
@@ -215,7 +214,9 @@ class SetListener:
         assigns = leaves_waiting(message.jobs)
         if message.statistics is not None or assigns:
             self._count(statistics, assigns=assigns)
-        self._on_news()  # the claims begin beside the write
+        self._on_news()  # the claims begin beside the requests and the write
+        self._offers.hear(message.jobs)
+        await self._acquire(session, statistics)
         with suppress(Conflict):  # recorded before, and not acknowledged
             await self._record(statistics, message.id)
         self._last, self._highest = message.id, max(self._highest, message.id)
@@ -223,15 +224,20 @@ class SetListener:
         await self._acknowledge(session)
 
     async def _acquire(self, session: MessageSession, counts: SetStatistics) -> None:
-        """The offers that the set can serve. A refusal does not stop the listener: the rest of the message counts."""
-        refusal = ""
+        """The offers that the set can serve. A failure does not stop the listener: the rest of the message counts. If
+        it is the session that has ended, the next call says so, too."""
+        if self._time() < self._acquire_at:
+            return
         try:
-            await acquire(self._ports.scale_sets, session, self._offers, self.scale_set, counts)
-        except Refused as exc:
-            refusal = str(exc)
-            level = log.debug if refusal == self._refusal else log.error
+            if await acquire(self._ports.scale_sets, session, self._offers, self.scale_set, counts):
+                self._unacquired = ""
+        except (Refused, SessionGone, Unavailable) as exc:
+            level = log.debug if str(exc) == self._unacquired else log.error
             level("jobs of scale set cannot be acquired", set=self.name, error=exc)
-        self._refusal = refusal
+            self._unacquired = str(exc)
+            if isinstance(exc, Unavailable):  # each call may take a minute, and messages wait behind it
+                again = exc.retry_after if isinstance(exc, Throttled) else 0.0
+                self._acquire_at = self._time() + max(again, LONGEST_BACKOFF)
 
     async def _acknowledge(self, session: MessageSession) -> None:
         """All that is recorded; what fails is tried again before the next poll."""
@@ -250,10 +256,10 @@ class SetListener:
         statistics = found.statistics or (await self._ports.scale_sets.renew(session)).statistics
         if statistics is None:
             return
-        await self._acquire(session, statistics)
         self.board.settle(statistics.running, statistics.assigned)
         self._count(statistics, assigns=False)
         self._on_news()
+        await self._acquire(session, statistics)
         await self._record(statistics, 0)
 
     async def _record(self, statistics: SetStatistics, message: int) -> None:

@@ -2,17 +2,20 @@
 
     offered ──▶ open ──▶ acquired ──▶ a message says that it was assigned, or COUNTED_AFTER: the CI's counts include it
                  │  ▲ │
-                 │  └─┘ the CI refused the call: behind the others
+                 │  └─┘ the call failed: behind the others, which are asked for one by one
                  └──▶ another set has it: forgotten
 
 An offer that the set has no room for stays open at the CI, where another set may acquire it. The CI reports it once,
 so it is remembered here and acquired when there is room. A set that retires acquires nothing.
+
+One call asks for many offers, and one of them may be the reason why it fails. So after a failure the next call asks for
+one offer, and after each success for twice as many.
 """
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 
-from bullpen.errors import Refused
+from bullpen.errors import Refused, SessionGone, Unavailable
 from bullpen.model.scale_set import READY, ScaleSet
 from bullpen.ports import JobMessage, JobMessageKind, MessageSession, ScaleSets, SetStatistics
 
@@ -25,37 +28,42 @@ class JobOffers:
     def __init__(self) -> None:
         self._open: dict[int, None] = {}  # by the request, in the order of the offers
         self._acquired: dict[int, float] = {}  # when; the counts may not include these yet
+        self._at_once = MOST_OPEN  # offers that one call asks for
 
     def hear(self, jobs: Iterable[JobMessage]) -> None:
         """A message came, perhaps once more. What is said of a job after its offer ends the offer."""
         for job in jobs:
             if not job.request or job.kind is JobMessageKind.UNKNOWN:
                 continue
-            self._acquired.pop(job.request, None)
-            if job.kind is JobMessageKind.AVAILABLE:
-                self._open[job.request] = None
-            else:
+            if job.kind is not JobMessageKind.AVAILABLE:
+                self._acquired.pop(job.request, None)
                 self._open.pop(job.request, None)
+            elif job.request not in self._acquired:  # otherwise it was acquired when its message came the first time
+                self._open[job.request] = None
         for request in list(self._open)[:-MOST_OPEN]:
             del self._open[request]
 
-    def affordable(self, scale_set: ScaleSet, counts: SetStatistics, time: float) -> list[int]:
-        """The offers that the set may acquire now, the oldest first."""
+    def affordable(
+        self, scale_set: ScaleSet, counts: SetStatistics, time: float, without: Collection[int] = ()
+    ) -> list[int]:
+        """The offers that the set may acquire with the next call, the oldest first."""
         if scale_set.state is not READY:
             return []
         self._acquired = {one: at for one, at in self._acquired.items() if time - at < COUNTED_AFTER}
         room = scale_set.rules.max - max(counts.assigned, counts.acquired) - len(self._acquired)
-        return list(self._open)[: max(0, room)]
+        return [one for one in self._open if one not in without][: max(0, min(room, self._at_once))]
 
     def close(self, requests: Sequence[int], acquired: Collection[int], time: float) -> None:
         """The CI has answered: these are the set's now, and another set has the rest."""
+        self._at_once = min(2 * self._at_once, MOST_OPEN)
         for request in requests:
             self._open.pop(request, None)
             if request in acquired:
                 self._acquired[request] = time
 
     def put_back(self, requests: Sequence[int]) -> None:
-        """The CI refused the call. They stay on offer, behind the others: one of them may be the reason."""
+        """The call failed. They stay on offer, behind the others: one of them may be the reason."""
+        self._at_once = 1
         for request in requests:
             del self._open[request]
             self._open[request] = None
@@ -63,15 +71,27 @@ class JobOffers:
 
 async def acquire(
     port: ScaleSets, session: MessageSession, offers: JobOffers, scale_set: ScaleSet, counts: SetStatistics
-) -> None:
-    """Acquire until the set is full or no offer is left. Raise Refused."""
+) -> bool:
+    """Acquire until the set is full or no offer is left; returns whether there was any. An offer that the CI refuses
+    alone stays for the next time. Raise the last refusal at the end; Unavailable and SessionGone at once."""
     time = asyncio.get_running_loop().time
-    for _ in range(MOST_CALLS):
-        if not (requests := offers.affordable(scale_set, counts, time())):
-            return
+    refused, calls = set[int](), 0
+    refusal: Refused | None = None
+    while calls < MOST_CALLS:
+        if not (requests := offers.affordable(scale_set, counts, time(), refused)):
+            break
+        calls += 1
         try:
             acquired = await port.acquire(session, requests)
-        except Refused:
+        except (Unavailable, SessionGone):
             offers.put_back(requests)
             raise
-        offers.close(requests, acquired, time())
+        except Refused as exc:
+            refusal = exc
+            offers.put_back(requests)
+            refused |= set(requests) if len(requests) == 1 else set()
+        else:
+            offers.close(requests, acquired, time())
+    if refusal is not None:
+        raise refusal
+    return calls > 0
