@@ -15,7 +15,7 @@ from bullpen.model import provision as provisions
 from bullpen.model import set_member
 from bullpen.model.instance import Instance
 from bullpen.model.registration_failure import RegistrationFailure
-from bullpen.model.scale_set import ScaleSet, must_be_ready
+from bullpen.model.scale_set import READY, ScaleSet, must_be_ready
 from bullpen.model.ticket import Requirements
 from bullpen.model.times import later
 from bullpen.pool.repositories import with_inherited
@@ -75,6 +75,7 @@ class ClaimBurst:
         self._settings = settings
         self._set = current()
         self._current = current  # its rules may change while a runner registers
+        self._is_refused = False  # a claim could not be engaged
         self._failing = failing
         self._record = record
         self._holdings = Holdings(ports)
@@ -120,6 +121,9 @@ class ClaimBurst:
         # A process that was paused: another one may hold the set, and fill its places.
         if not self._record.is_sure(self._settings.timings.lease):
             return True
+        # Else each claim that the set does not take would be followed by the next one, through the whole pool.
+        if self._is_refused or not _takes_same(self._current(), self._set):
+            return True
         failure = self._failing()
         return failure is not None and not failure.is_due(asyncio.get_running_loop().time())
 
@@ -158,8 +162,15 @@ class ClaimBurst:
         landed = None
         while landed is None and (member := await worker.select()) is not None:
             landed = await engage(self._ports, self._current(), member.instance, self._record)
+            self._is_refused |= landed is None
             self._holdings.held.pop(member.instance.id, None)
         self.open_places -= 1
         if landed is not None:
             on_change()
         return landed
+
+
+def _takes_same(now: ScaleSet, before: ScaleSet) -> bool:
+    """Whether the set still takes the instances that it took before."""
+    kinds = [(one.rules.resource_class, one.rules.usage_class, one.rules.trust_domain) for one in (now, before)]
+    return now.state is READY and kinds[0] == kinds[1]
