@@ -16,7 +16,7 @@ from bullpen.model.set_session import WAITING_LIMIT, JobCounts, SetSession, Wait
 from bullpen.ports import JobMessage, JobMessageKind
 from bullpen.scale_sets.job_board import FORGOTTEN, MOST_WAITING, JobBoard
 from bullpen.scale_sets.lapsed_runs import LapsedRuns
-from bullpen.scale_sets.waits import LATE_AFTER, UNKNOWN, WaitAlarm, Waits
+from bullpen.scale_sets.waits import LAPSES, LATE_AFTER, UNKNOWN, WaitAlarm, Waits
 from bullpen.sim.world import World
 from scale_sets.fixtures import REPOSITORY, a_set_world, hub_of, push, serve, session, settings_of, until_done
 from set_builders import a_waiting_job, held
@@ -184,6 +184,27 @@ def test_a_job_that_is_assigned_again_waits_since_its_first_assignment() -> None
     board.hear(entry(ASSIGNED, "b"), at(301), 301.0)
     (job,) = board.waiting(at(301))
     assert (job.id, job.since, job.lapses, job.taken_back_at) == ("b", NOW, 1, None)
+
+
+def test_a_job_that_is_assigned_after_its_last_lapse_was_run_again_and_waits_since_then() -> None:
+    board = a_board()
+    for n in range(LAPSES):
+        board.hear(entry(ASSIGNED, f"a{n}"), at(n * LAPSE), n * LAPSE)
+        board.hear(taken_back(f"a{n}"), at((n + 1) * LAPSE), (n + 1) * LAPSE)
+    again = (LAPSES + 1) * LAPSE
+    board.hear(entry(ASSIGNED, "b"), at(again), again)
+    (job,) = board.waiting(at(again))
+    assert (job.id, job.since, job.lapses, job.taken_back_at) == ("b", at(again), 0, None)
+
+
+def test_the_lapses_of_a_job_that_was_run_again_are_counted_and_reported_from_the_first() -> None:
+    board, waits, alarms = a_board(), Waits(held()), list[WaitAlarm]()
+    for n in range(LAPSES + 1):
+        board.hear(entry(ASSIGNED, f"a{n}"), at(n * LAPSE), n * LAPSE)
+        waits.note(board.waiting(at(n * LAPSE)), 1, FULL, at(n * LAPSE))
+        board.hear(taken_back(f"a{n}"), at((n + 1) * LAPSE), (n + 1) * LAPSE)
+        alarms = waits.note(board.waiting(at((n + 1) * LAPSE)), 0, "", at((n + 1) * LAPSE))
+    assert [(alarm.is_final, f"1 of {LAPSES} times" in alarm.what) for alarm in alarms] == [(False, True)]
 
 
 def test_a_message_that_comes_twice_is_one_lapse() -> None:

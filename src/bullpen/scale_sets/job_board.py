@@ -7,7 +7,8 @@
 
 The CI takes an assignment back after five minutes without a runner, three times. Then it does not announce the job
 again, and only a runner that registers by chance gets it. So a job that was taken back goes on waiting, until one of
-these messages, the end of its run (lapsed_runs.py), or for a day. Where too many wait, it gives way to others.
+these messages, the end of its run (lapsed_runs.py), or for a day. If it is announced after the third time all the same,
+its run was run again, and it waits anew. Where too many wait, it gives way to others.
 
 For people, and for the rescue of a job whose runner dies before its first heartbeat names it (started_jobs.py). How
 many jobs there are is never counted here: messages get lost, doubled and late.
@@ -23,6 +24,7 @@ from bullpen.model.times import later
 from bullpen.ports import JobMessage, JobMessageKind
 from bullpen.ports.demand import JobStart
 from bullpen.scale_sets.started_jobs import StartedJobs
+from bullpen.scale_sets.waits import LAPSES
 from bullpen.structured_log import LogEvent, happened
 
 TAKEN_BACK_AFTER = 240.0  # seconds of a wait that the CI ended, not a user: it does so after 300, and may be heard late
@@ -92,6 +94,8 @@ class JobBoard:
         if job.job_id in self._waiting:
             return
         before = self._pop_lapsed(job)
+        if before is not None and before.lapses >= LAPSES:
+            before = None  # the CI has given it up: this is a re-run
         if self._has_room():
             again = replace(before, id=job.job_id, taken_back_at=None) if before else _waits(job, now)
             self._waiting[job.job_id] = again
