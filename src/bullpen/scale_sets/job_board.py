@@ -8,7 +8,7 @@
 The CI takes an assignment back after five minutes without a runner, three times. Then it does not announce the job
 again, and only a runner that registers by chance gets it. So a job that was taken back goes on waiting, until one of
 these messages, the end of its run (lapsed_runs.py), or for a day. If it is announced after the third time all the same,
-its run was run again, and it waits anew. Where too many wait, it gives way to others.
+a user has run its run again, and it waits as a new job. Where too many wait, it gives way to others.
 
 For people, and for the rescue of a job whose runner dies before its first heartbeat names it (started_jobs.py). How
 many jobs there are is never counted here: messages get lost, doubled and late.

@@ -7,8 +7,8 @@
 A message that was recorded and not acknowledged comes again, and is acknowledged then. One that was acknowledged is
 durable. So a process may be killed anywhere: the next holder opens a session, whose answer has the counts of now.
 
-No message stops the listener. An entry that cannot be read is reported and skipped. A message that does not even show
-its id is tried a few times, then in another session, and then it is passed over.
+No message stops the listener. An entry that cannot be read is reported and skipped, and a message without a readable id
+is passed over in the end (unreadable.py).
 """
 
 import asyncio
@@ -39,17 +39,17 @@ from bullpen.scale_sets.offers import JobOffers, acquire
 from bullpen.scale_sets.ownership import session_taken
 from bullpen.scale_sets.rules import UNNAMED_TABLE
 from bullpen.scale_sets.session import SessionLost, SessionRecord
+from bullpen.scale_sets.unreadable import Remedy, UnreadableMessages
 from bullpen.structured_log import get_logger
 
-SILENT = 60.0  # seconds without a message after which the counts are asked for: so long a lost message costs at most
+SILENT = 45.0
+"""Seconds after the last counts after which a poll without a message is followed by the question for them. A poll takes
+50: so long a lost message costs, and at most 45 + 50 where the CI answers a poll sooner."""
 REST = 1.0  # seconds before a poll if nothing waits and a runner idles: messages gather, and the next job needs none
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 30.0  # seconds after a failure
 TAKEN_WAITS = (2.0, 4.0, 8.0, 10.0)  # seconds while another session is open: one whose holder was killed ends after 50
 GIVEN_UP_AFTER = 180.0  # seconds without an answer of the CI: another process may reach it
 ALARMED_AFTER = 150.0  # seconds of failure after which an operator should know
-UNREADABLE_TRIES = 3  # in each of two sessions
-MOST_SKIPPED = 5  # ids after the last message that was read: one of them is the unreadable one's
-MOST_DOUBLED = 32  # times that the id is doubled where none was read before
 SHORT_LIFE = 5.0  # seconds: a session that ends sooner is not opened again at once
 
 log = get_logger("bullpen.scale_sets")
@@ -73,8 +73,7 @@ class SetListener:
         self._failures = 0
         self._failing_since: float | None = None
         self._alarmed = False
-        self._unreadable = 0
-        self._highest = record.stored.message  # of all sessions: ids rise
+        self._unreadable = UnreadableMessages(record.stored.message)
         self._opened_at = 0.0
         self._recorded: list[int] = []  # messages of this session that are not acknowledged yet
         self._offers = JobOffers()
@@ -194,7 +193,7 @@ class SetListener:
         if message is None and self._time() - began < FIRST_BACKOFF:
             await asyncio.sleep(FIRST_BACKOFF)  # an empty answer that was not held
         if message is not None:
-            self._unreadable = 0
+            self._unreadable.end()
             await self._take(session, message)
         elif self._time() - (self._demand.counted_at if self._demand else 0.0) >= SILENT:
             await self._ask_counts(session)
@@ -219,7 +218,8 @@ class SetListener:
         await self._acquire(session, statistics)
         with suppress(Conflict):  # recorded before, and not acknowledged
             await self._record(statistics, message.id)
-        self._last, self._highest = message.id, max(self._highest, message.id)
+        self._last = message.id
+        self._unreadable.highest = max(self._unreadable.highest, message.id)
         self._recorded.append(message.id)
         await self._acknowledge(session)
 
@@ -291,20 +291,16 @@ class SetListener:
     # ---- failures
 
     async def _meet_unreadable(self, failure: UnreadableMessage) -> None:
-        """Try again, then in another session, then pass over it. Its id is not known: it is the one after the highest
-        that was read, or one of those that follow."""
-        self._unreadable += 1
-        if self._unreadable == UNREADABLE_TRIES:
+        """Try again, then in another session, then pass over it."""
+        remedy, id = self._unreadable.meet()
+        if remedy is Remedy.OTHER_SESSION:
             log.error("message of scale set cannot be read", set=self.name, error=failure)
             await self.close()
             self._session = None
-        elif (skipped := self._unreadable - 2 * UNREADABLE_TRIES) > (MOST_SKIPPED if self._highest else MOST_DOUBLED):
-            self._unreadable, self._session = 0, None  # it is not one message that cannot be read
-        elif skipped > 0 and self._session is not None:
-            # A new holder may not know any id. Messages that it passes over then cost a minute: the counts tell.
-            self._last = self._highest + skipped if self._highest else 2 ** (skipped - 1)
+        elif remedy is Remedy.PASS_OVER and self._session is not None:
+            self._last = id
             with suppress(BullpenError):  # a message that still comes back is passed over with the next id
-                await self._ports.scale_sets.acknowledge(self._session, self._last)
+                await self._ports.scale_sets.acknowledge(self._session, id)
         await self._fail(failure, FIRST_BACKOFF)
 
     async def _fail(self, failure: BullpenError, pause: float) -> None:
