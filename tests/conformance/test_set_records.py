@@ -261,6 +261,7 @@ async def test_a_session_is_read_as_it_was_written(records: Records) -> None:
             a_waiting_job("", repository="", run="", name=""),
         ),
         "started": (a_started_job("job-3"), a_started_job("job-4", at=None)),
+        "offered": (7, 2**53),
         "missing": 4,
         "phantom": 2,
         "dropped": 7,
@@ -283,9 +284,11 @@ async def test_the_largest_session_fits_into_the_store(records: Records) -> None
     long = {"name": "ü" * 10_000, "repository": "o" * 10_000, "run": "1" * 10_000}
     waiting = tuple(a_waiting_job(f"{n:0>500}", why="y" * 10_000, **long) for n in range(100))
     started = tuple(a_started_job(f"{n:0>500}", runner="r" * 10_000, **long) for n in range(500))
-    (landed,) = await records.apply(record_message(await held(records), waiting=waiting, started=started))
+    most: dict[str, Any] = {"waiting": waiting, "started": started, "offered": tuple(range(2**53, 2**53 + 999))}
+    (landed,) = await records.apply(record_message(await held(records), **most))
     assert await session(records) == landed
     assert (len(landed.waiting), len(landed.started)) == (sessions.WAITING_LIMIT, sessions.STARTED_LIMIT)
+    assert len(landed.offered) == sessions.OFFERED_LIMIT
 
 
 async def test_the_largest_session_in_characters_of_four_bytes_fits_into_the_store(records: Records) -> None:

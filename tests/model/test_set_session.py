@@ -15,6 +15,7 @@ from bullpen.model.set_session import (
     ABSENT,
     FREE,
     HELD,
+    OFFERED_LIMIT,
     STARTED_LIMIT,
     STEPS,
     TEXT_LIMIT,
@@ -197,6 +198,19 @@ def test_a_message_that_comes_again_or_late_is_not_recorded_again(message: int) 
 def test_statistics_that_come_without_a_message_leave_its_number() -> None:
     after = record_message(record_message(held(), 7).after, 0, statistics=JobCounts(1, 0)).after
     assert (after.message, after.statistics) == (7, JobCounts(1, 0))
+
+
+def test_offers_stay_until_a_message_or_the_counts_change_them() -> None:
+    offered = record_message(held(), offered=(1, 2)).after
+    assert renew(offered, missing=3).after.offered == (1, 2)
+    assert take(yield_session(offered).after, "web-2").after.offered == (1, 2)
+    assert record_message(offered, 2, offered=()).after.offered == ()
+
+
+def test_of_many_offers_the_newest_are_kept() -> None:
+    assert record_message(held(), offered=tuple(range(OFFERED_LIMIT + 5))).after.offered == tuple(
+        range(5, OFFERED_LIMIT + 5)
+    )
 
 
 def test_of_many_jobs_those_that_wait_longest_and_those_that_started_last_are_kept() -> None:

@@ -180,7 +180,7 @@ async def test_a_set_that_is_revived_acquires_what_was_offered_meanwhile() -> No
 
 
 async def test_what_a_set_cannot_serve_yet_is_acquired_once_a_job_has_ended() -> None:
-    async with listening(READY) as (service, _, _world):
+    async with listening(READY) as (service, _, world):
         service.send(*offered(1, 2, 3, 4, 5), assigned=0)
         await asyncio.sleep(2)
         assert service.acquired == [1, 2, 3]
@@ -189,7 +189,7 @@ async def test_what_a_set_cannot_serve_yet_is_acquired_once_a_job_has_ended() ->
         assert service.acquired == [1, 2, 3]
         service.send(*offered(2, kind=COMPLETED), assigned=2)
         await asyncio.sleep(2)
-        assert service.acquired == [1, 2, 3, 4]
+        assert (service.acquired, session(world).offered) == ([1, 2, 3, 4], (5,))
 
 
 async def test_offers_whose_acquisition_was_refused_are_acquired_later(caplog: pytest.LogCaptureFixture) -> None:
@@ -278,3 +278,16 @@ async def test_a_server_that_does_not_answer_is_not_asked_with_each_message() ->
             service.send(assigned=0)
         await asyncio.sleep(LONGEST_BACKOFF - 1)
         assert service.calls == 1
+
+
+async def test_the_next_holder_acquires_what_the_one_before_had_no_room_for() -> None:
+    async with listening(READY) as (service, listener, world):
+        service.send(*offered(1, 2, 3, 4, 5), assigned=0)
+        await asyncio.sleep(2)
+        assert (service.acquired, session(world).offered) == ([1, 2, 3], (4, 5))
+        again = SetListener(listener._ports, listener.scale_set, listener.record, lambda: None)
+        task = asyncio.create_task(again.run())  # its session has the counts of now: no job is left
+        await asyncio.sleep(2)
+        assert service.acquired == [1, 2, 3, 4, 5]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -15,8 +15,9 @@ names its own epoch and fails, so it learns that it must stop; and the CI refuse
 lost recognises its write by the round.
 
 What the record has about jobs outlives its holder: the next one needs it, and `warm` launches machines for what is
-`missing`. `started` are jobs that the CI gave to a runner whose agent has not reported them yet: if that agent dies
-before its first beat, no other record knows which job it had.
+`missing`. `offered` are jobs that the CI offers and announces only once. `started` are jobs that the CI gave to a
+runner whose agent has not reported them yet: if that agent dies before its first beat, no other record knows which job
+it had.
 """
 
 from dataclasses import fields, replace
@@ -33,6 +34,7 @@ ID_PREFIX = limits.SESSION_PREFIX
 """Before the set's name: the stories of all records are found by id alone."""
 WAITING_LIMIT = 50  # jobs: people read them
 STARTED_LIMIT = 200  # jobs: an agent reports its job within seconds, and the record must fit into an item
+OFFERED_LIMIT = 500  # jobs; of more, the oldest are forgotten: another set has most of those
 TEXT_LIMIT = 200  # bytes of UTF-8 of each text about a job: a name may be of any length
 WHY_LIMIT = 500  # characters
 
@@ -113,6 +115,7 @@ class SetSession:
     failing_since: datetime | None = None
     why: str = ""  # why it fails
     dropped: int = 0  # times that a runner registered again because the CI had dropped it while it was idle
+    offered: tuple[int, ...] = ()  # requests of jobs that the CI offers, and that the set had no room for, oldest first
 
     @property
     def set_name(self) -> str:
@@ -218,6 +221,7 @@ class MessageRecorded(SessionRenewed):
 
     statistics: JobCounts
     message: int = 0
+    offered: tuple[int, ...] | None = None
 
 
 @transition(HELD, to=HELD, silent=True)
@@ -230,6 +234,7 @@ def record_message(session: SetSession, event: MessageRecorded) -> Step:
         statistics=event.statistics,
         heard_at=event.at,
         message=event.message or session.message,
+        offered=session.offered if event.offered is None else event.offered[-OFFERED_LIMIT:],
         failing_since=None,
         why="",
     )

@@ -76,7 +76,7 @@ class SetListener:
         self._unreadable = UnreadableMessages(record.stored.message)
         self._opened_at = 0.0
         self._recorded: list[int] = []  # messages of this session that are not acknowledged yet
-        self._offers = JobOffers()
+        self._offers = JobOffers(record.stored.offered)
         self._unacquired = ""  # why offers could not be acquired the last time: the same reason is an error once
         self._acquire_at = 0.0  # not before
 
@@ -179,6 +179,8 @@ class SetListener:
             self._count(session.statistics, assigns=False)
         self._on_news()
         log.info("listens to scale set", set=self.name, session=session.id)
+        if session.statistics is not None:
+            await self._acquire(session, session.statistics)  # what the holder before had no room for
 
     # ---- messages
 
@@ -269,6 +271,7 @@ class SetListener:
             statistics=_counts(statistics),
             message=message,
             started=self.board.started(),
+            offered=self._offers.all(),
         )
 
     def _heard(self) -> None:

@@ -6,7 +6,8 @@
                  └──▶ another set has it: forgotten
 
 An offer that the set has no room for stays open at the CI, where another set may acquire it. The CI reports it once,
-so it is remembered here and acquired when there is room. A set that retires acquires nothing.
+so it is remembered, also in the record for the next holder, and acquired when there is room. A set that retires
+acquires nothing.
 
 One call asks for many offers, and one of them may be the reason why it fails. So after a failure the next call asks for
 one offer, and after each success for twice as many.
@@ -17,18 +18,23 @@ from collections.abc import Collection, Iterable, Sequence
 
 from bullpen.errors import Refused, SessionGone, Unavailable
 from bullpen.model.scale_set import READY, ScaleSet
+from bullpen.model.set_session import OFFERED_LIMIT
 from bullpen.ports import JobMessage, JobMessageKind, MessageSession, ScaleSets, SetStatistics
 
-MOST_OPEN = 1000  # offers; of more, the oldest are forgotten: another set has most of those
+MOST_OPEN = OFFERED_LIMIT  # offers; of more, the oldest are forgotten
 MOST_CALLS = 30  # of one turn: each rids the set of as many offers of others as it has room for
 COUNTED_AFTER = 60.0  # seconds: a message that comes so long after an acquisition has counts that include it
 
 
 class JobOffers:
-    def __init__(self) -> None:
-        self._open: dict[int, None] = {}  # by the request, in the order of the offers
+    def __init__(self, stored: Iterable[int] = ()) -> None:
+        self._open: dict[int, None] = dict.fromkeys(stored)  # by the request, in the order of the offers
         self._acquired: dict[int, float] = {}  # when; the counts may not include these yet
         self._at_once = MOST_OPEN  # offers that one call asks for
+
+    def all(self) -> tuple[int, ...]:
+        """Those that are open, the oldest first."""
+        return tuple(self._open)
 
     def hear(self, jobs: Iterable[JobMessage]) -> None:
         """A message came, perhaps once more. What is said of a job after its offer ends the offer."""

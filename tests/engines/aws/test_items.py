@@ -169,6 +169,13 @@ def test_a_waiting_job_stored_before_lapses_were_counted_is_read() -> None:
     assert decode(SetSession, item).waiting == (a_waiting_job(),)
 
 
+def test_a_session_stored_before_offers_were_kept_is_read() -> None:
+    stored = record_message(held(), offered=(1, 2)).after
+    item = {**key_of(SetSession, stored.id), **encode(stored)}
+    del item["offered"]
+    assert decode(SetSession, item) == replace(stored, offered=())
+
+
 def test_a_closed_provision_is_only_in_the_history_of_its_run() -> None:
     opened = open_provision().after
     assert where(opened) == {
