@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ import bullpen.wiring
 from bullpen.down import TakenDown
 from command_line import CommandLine
 from server.served import a_server, command, environment
+
+ON_ITS_OWN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is a signal to it
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
 @pytest.fixture
@@ -86,19 +93,31 @@ def test_beside_a_running_serve_it_refuses_without_yes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("answer", "code"), [("n", 2), ("y", 0), ("", 2)])
-def test_beside_a_running_serve_it_asks_on_a_terminal(tmp_path: Path, answer: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        ("n\n", 2, "nothing was ended"),
+        ("y\n", 0, "0 instances ended"),
+        ("\n", 2, "nothing was ended"),
+        ("\x04", 2, "nothing was ended"),
+        ("\x03", 130, "Nothing was ended."),
+    ],
+)
+def test_beside_a_running_serve_it_asks_on_a_terminal(tmp_path: Path, answer: str, code: int, said: str) -> None:
     home = tmp_path / "home"
     with a_server(home):
         mine, its = pty.openpty()
-        process = subprocess.Popen(command(home, "down"), stdin=its, stdout=its, stderr=its, env=environment())
+        run = [sys.executable, "-c", ON_ITS_OWN_TERMINAL, *command(home, "down")]
+        process = subprocess.Popen(run, stdin=its, stdout=its, stderr=its, env=environment(), start_new_session=True)
         os.close(its)
         seen = b""
         while b"[y/N]" not in seen:
             seen += os.read(mine, 4096)
-        os.write(mine, f"{answer}\n".encode())
+        os.write(mine, answer.encode())
         with suppress(OSError):  # the terminal is closed at its end
             while part := os.read(mine, 4096):
                 seen += part
         os.close(mine)
         assert process.wait(60) == code, seen
+        assert said in seen.decode(), seen
+        assert code != 130 or re.search(rb"\^C\r\n\S*bullpen: error:\S* interrupted\r\n", seen), seen

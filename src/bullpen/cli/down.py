@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 import click
 
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import complain, print_json, say
+from bullpen.cli.output import complain, note, print_json, say
 from bullpen.cli.text import plural
-from bullpen.errors import BullpenError, ConfigError
+from bullpen.cli.unix_signals import line_of_input
+from bullpen.errors import BullpenError, ConfigError, Interrupted
 
 EPILOG = """
 \b
@@ -26,11 +26,26 @@ def _confirm(running: Sequence[str], yes: bool, *, as_json: bool) -> None:
         return
     found = f"{', '.join(running)}: {'is' if len(running) == 1 else 'are'} running, and will warm the pool again"
     if sys.stdin.isatty() and sys.stderr.isatty() and not as_json:
-        with suppress(click.Abort):
-            if click.confirm(f"bullpen: {found}. End every instance now?", err=True):
-                return
+        if _agreed(f"bullpen: {found}. End every instance now?"):
+            return
         raise ConfigError("nothing was ended", remedy="Stop `bullpen serve` first, or answer y.")
     raise ConfigError(found, remedy="Stop it first, or add --yes.", field="--yes")
+
+
+def _agreed(question: str) -> bool:
+    """Ask until the answer is yes or no. Raise Interrupted for Ctrl-C."""
+    while True:
+        click.echo(f"{question} [y/N]: ", nl=False, err=True)
+        try:
+            answer = line_of_input("Nothing was ended.")
+        except Interrupted:
+            note("")  # the error gets a line of its own
+            raise
+        match answer.strip().lower():
+            case "y" | "yes":
+                return True
+            case "n" | "no" | "":
+                return False
 
 
 REMEDIES = {

@@ -7,7 +7,9 @@ A terminal that is closed sends SIGHUP: it stops a command as Ctrl-C does, unles
 """
 
 import os
+import select
 import signal
+import sys
 from collections.abc import Collection
 from types import FrameType
 
@@ -50,6 +52,29 @@ def finish() -> None:
     for number in stopping():
         signal.signal(number, _too_late)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+def line_of_input(remedy: str) -> str:
+    """The next line of stdin, "" at its end, for a person who is asked after a query and before any work. A signal
+    raises Interrupted with this remedy.
+
+    The signal is noticed by what it writes to a pipe: one that arrives just before a read would not interrupt it.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    earlier = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, lambda number, frame: None) for number in stopping()}
+    try:
+        ready, _, _ = select.select([sys.stdin, reading], [], [])
+        if reading in ready:
+            raise Interrupted("interrupted", remedy=remedy)
+        return sys.stdin.readline()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(earlier)
+        os.close(reading)
+        os.close(writing)
 
 
 def _too_late(number: int, frame: FrameType | None) -> None:
