@@ -89,7 +89,9 @@ async def test_a_fleet_that_no_type_fits_is_answered_with_an_error_and_launches_
     async with a_pool(tmp_path) as pool:
         answer = await pool.compute.create_fleet(a_plan(cpu=64))
         assert answer.machines == ()
-        assert [error.code for error in answer.errors] == ["InvalidFleetConfiguration"]
+        assert [error.message for error in answer.errors] == [
+            "no type fits class small, 64 cpu, 0 MiB, *; there are local.small, local.medium, local.large"
+        ]
         assert await pool.compute.sightings() == []
 
 
@@ -101,8 +103,12 @@ async def test_beyond_its_capacity_a_fleet_is_answered_in_part(tmp_path: Path) -
         plan = a_plan(3)
         answer = await pool.compute.create_fleet(plan)
         assert len(answer.machines) == 2
-        assert "2 of 3" in shortfall(plan, answer)
-        assert [error.code for error in answer.errors] == ["InsufficientInstanceCapacity"]
+        assert shortfall(plan, answer) == (
+            "only 2 of 3 machines could be launched (this host has no room for 1 more local.small (on-demand):"
+            " local.capacity is 2)"
+        )
+        remedy = "Raise local.capacity, ask for fewer runners, or release some."
+        assert [error.remedy for error in answer.errors] == [remedy]
         none = await pool.compute.create_fleet(a_plan(1, client_token="t-2"))
         assert (none.machines, len(none.errors)) == ((), 1)
 
@@ -112,6 +118,7 @@ async def test_spot_machines_have_a_capacity_of_their_own(tmp_path: Path) -> Non
         spot = await pool.compute.create_fleet(a_plan(2, usage_class=UsageClass.SPOT))
         on_demand = await pool.compute.create_fleet(a_plan(2, client_token="t-2"))
         assert [machine.usage_class for machine in spot.machines] == [UsageClass.SPOT]
+        assert spot.errors[0].message.endswith("1 more local.small (spot): local.spot-capacity is 1")
         assert len(on_demand.machines) == 2
 
 
@@ -205,7 +212,7 @@ async def test_a_machine_that_cannot_be_started_is_an_error_and_leaves_nothing(t
         answer = await pool.compute.create_fleet(a_plan())
         instances.unlink()
         assert answer.machines == ()
-        assert [error.code for error in answer.errors] == ["InternalError"]
+        assert [error.code for error in answer.errors] == [""]
         assert await pool.compute.sightings() == []
         assert (await pool.compute.create_fleet(a_plan())).machines == ()
 
@@ -429,6 +436,6 @@ async def test_a_machine_whose_work_dir_cannot_be_made_is_not_launched(tmp_path:
     (tmp_path / "file").touch()
     async with a_pool(tmp_path / "home", with_work_dir(tmp_path / "file" / "work")) as pool:
         answer = await pool.compute.create_fleet(a_plan())
-        assert [error.code for error in answer.errors] == ["InternalError"]
+        assert [error.code for error in answer.errors] == [""]
         assert "could not be started" in answer.errors[0].message
         assert list((tmp_path / "home").glob("instances/*")) == []

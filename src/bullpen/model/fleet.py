@@ -64,7 +64,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FleetError:
-    code: str
+    code: str  # of the cloud; empty from an engine without codes
     message: str
     cause: Cause = Cause.CAPACITY
     remedy: str = ""
@@ -114,7 +114,11 @@ def shortfall(plan: FleetPlan, answer: FleetAnswer) -> str:
     """Why the answer does not satisfy the plan; empty if it does."""
     if not (lacking := missing(plan, answer)):
         return ""
-    causes = "; ".join(dict.fromkeys(f"{error.code}: {error.message}" for error in answer.errors))
+    causes = "; ".join(dict.fromkeys(_shown(error) for error in answer.errors))
     launched = f"only {plan.count - lacking}" if lacking < plan.count else "none"
     short = f"{launched} of {plan.count} machines could be launched"
     return (short if plan.count > 1 else "the machine could not be launched") + (f" ({causes})" if causes else "")
+
+
+def _shown(error: FleetError) -> str:
+    return f"{error.code}: {error.message}" if error.code else error.message

@@ -57,13 +57,13 @@ class LocalCompute:
         if kind is None:
             wanted = f"class {plan.resource_class}, {plan.cpu} cpu, {plan.mem} MiB, {' '.join(plan.allowed_types)}"
             offered = ", ".join(offer.name for offer in machines.TYPES)
-            error = FleetError("InvalidFleetConfiguration", f"no type fits {wanted}; there are {offered}")
-            return FleetAnswer((), (error,))
+            remedy = "Ask for less cpu or mem, or allow one of these instance types."
+            return FleetAnswer((), (_error(f"no type fits {wanted}; there are {offered}", remedy),))
         try:
             names = users.offered(self._settings)
         except users.Unusable as exc:
             remedy = f"Correct {users.SETTING}: users for jobs only, each with an id and a group of its own."
-            return FleetAnswer((), (FleetError("InvalidFleetConfiguration", str(exc), remedy=remedy),))
+            return FleetAnswer((), (_error(str(exc), remedy),))
         lines = await self._database.read(machines.alive)
         dead = await self._dead(lines)
         await self._bury(sorted(dead))
@@ -74,33 +74,28 @@ class LocalCompute:
         drawn = [LaunchedMachine(id_, kind.name, plan.usage_class, kind.cpu, kind.mem) for id_ in ids]
         now = self._clock.now()
 
-        def book(transaction: Transaction) -> tuple[list[LaunchedMachine], dict[str, str] | None]:
-            """The answer, and as whom the jobs of each machine run if it is new."""
+        def book(transaction: Transaction) -> tuple[list[LaunchedMachine], dict[str, str] | None, str]:
+            """The answer; as whom the jobs of each machine run if it is new; the setting that allows no more."""
             answered = machines.of_fleet(transaction, plan.client_token)
             if answered is not None:
-                return [line.machine for line in answered], None
+                return [line.machine for line in answered], None, "local.capacity" if names is None else users.SETTING
             alive = machines.alive(transaction)
-            room = self._room([line for line in alive if line.id not in dead], plan.usage_class)
+            room, setting = self._room([line for line in alive if line.id not in dead], plan.usage_class)
             # The dead keep their users until all that they left running has ended.
             taken = {line.user for line in alive} | strange.keys()
             free = users.free(names, taken, min(room, plan.count))
             given = {machine.id: user for machine, user in zip(drawn, free, strict=False)}
+            limit = setting if names is None or len(free) == room else users.SETTING
             fitting = drawn[: len(given)]
             machines.book(transaction, plan, fitting, now, given, uids)
             machines.forget(transaction, now - REMEMBERED)
-            return fitting, given
+            return fitting, given, limit
 
-        answered, given = await self._database.write(book)
-        errors = []
+        answered, given, limit = await self._database.write(book)
+        errors: list[FleetError] = []
         if len(answered) < plan.count:
-            message = f"this host has no room for {plan.count - len(answered)} more {kind.name} ({plan.usage_class})"
-            remedy = ""
-            if names is not None:
-                message += f": each needs a user of its own, and {users.SETTING} names {len(names)}"
-                remedy = f"Name more users in {users.SETTING}, ask for fewer runners, or release some first."
-            for name, pids in strange.items():
-                message += f"; {name!r} must be used for jobs only, but already has processes: {pids}"
-            errors.append(FleetError("InsufficientInstanceCapacity", message, remedy=remedy))
+            lacking = f"this host has no room for {plan.count - len(answered)} more {kind.name} ({plan.usage_class})"
+            errors.append(self._no_room(lacking, limit, names or (), strange))
         if given is not None:
             failures = await self._start(given)
             answered = [machine for machine in answered if machine.id not in failures]
@@ -144,13 +139,26 @@ class LocalCompute:
         if self._hands is not None:
             self._hands.shutdown()
 
-    def _room(self, living: list[Line], usage_class: UsageClass) -> int:
+    def _no_room(self, lacking: str, limit: str, names: Sequence[str], strange: dict[str, str]) -> FleetError:
+        """`limit` is the setting that allows no more machines."""
+        if limit != users.SETTING:
+            most = self._settings.local.capacity if limit == "local.capacity" else self._settings.local.spot_capacity
+            return _error(f"{lacking}: {limit} is {most}", f"Raise {limit}, ask for fewer runners, or release some.")
+        message = f"{lacking}: each needs a user of its own, and {users.SETTING} names {len(names)}"
+        for name, pids in strange.items():
+            message += f"; {name!r} must be used for jobs only, but already has processes: {pids}"
+        remedy = f"Name more users in {users.SETTING}, ask for fewer runners, or release some first."
+        return _error(message, remedy)
+
+    def _room(self, living: list[Line], usage_class: UsageClass) -> tuple[int, str]:
+        """For how many more machines this host has room, and the setting that says so."""
         local = self._settings.local
-        room = local.capacity - len(living)
+        room, setting = local.capacity - len(living), "local.capacity"
         if usage_class is UsageClass.SPOT:
             taken = sum(line.machine.usage_class is UsageClass.SPOT for line in living)
-            room = min(room, local.spot_capacity - taken)
-        return max(0, room)
+            if local.spot_capacity - taken < room:
+                room, setting = local.spot_capacity - taken, "local.spot-capacity"
+        return max(0, room), setting
 
     async def _agent_tokens(self, ids: Iterable[str]) -> dict[str, str]:
         """For `bullpen serve`: it derives the same from the same secret. Agents of the store itself need none."""
@@ -176,7 +184,7 @@ class LocalCompute:
         outcomes = await asyncio.gather(*(self._by_hand(partial(start, id_)) for id_ in given))
         outcome_of = dict(zip(given, outcomes, strict=True))
         not_launched = {id_: outcome for id_, outcome in outcome_of.items() if isinstance(outcome, NotLaunched)}
-        failures = {id_: FleetError(failure.code, str(failure)) for id_, failure in not_launched.items()}
+        failures = {id_: _error(str(failure), failure.remedy) for id_, failure in not_launched.items()}
         started = {id_: outcome for id_, outcome in outcome_of.items() if isinstance(outcome, ProcessIdentity)}
         self._children += [process.pid for process in started.values()]
         at = self._clock.now()
@@ -188,7 +196,7 @@ class LocalCompute:
         for id_ in await self._database.write(note):
             # Another process ended the machine between its line and its process, and found nothing to end.
             await self._by_hand(partial(end, self._home, id_, started[id_]))
-            failures[id_] = FleetError("InternalError", f"{id_} was terminated while it started")
+            failures[id_] = _error(f"{id_} was terminated while it started", "Run the command again.")
         return failures
 
     async def _end(self, line: Line) -> bool:
@@ -284,3 +292,8 @@ def _end_all(held: users.Hold, home: Path, line: Line, uid: int) -> bool:
         if not scheduled_jobs.clear(line.user, uid):  # a process that ended just now may have added another
             break
     return is_certain
+
+
+def _error(message: str, remedy: str) -> FleetError:
+    """Without a code: those of EC2 say nothing about this host."""
+    return FleetError("", message, remedy=remedy)

@@ -50,13 +50,13 @@ HELD_AS = 3  # the agent's open file by which it has its user; it passes none on
 class NotLaunched(Exception):
     """The process could not be started; nothing of it is left."""
 
-    code = "InternalError"
+    remedy = "Correct what the message says, and run the command again; `bullpen doctor` checks this machine."
 
 
 class UserTaken(NotLaunched):
     """Another machine has the user as whom its jobs were to run, or something runs as it."""
 
-    code = "InsufficientInstanceCapacity"
+    remedy = "End what runs as this user, or name another one in local.runner-users."
 
 
 def directory_of(home: Path, instance_id: str) -> Path:
