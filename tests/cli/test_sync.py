@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.cli.sync import work_tree_of
+from bullpen.cli.sync import note_unsent, work_tree_of
 from bullpen.config import Engines, Settings
 from bullpen.errors import ConfigError
 from sources.trees import a_project
@@ -41,3 +41,20 @@ def test_a_pool_on_aws_refuses_a_project_by_name(project: Path, sync_dir: str | 
 def test_outside_of_a_work_tree_aws_works_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert work_tree_of(ON_AWS, None, False) is None
+
+
+def test_outside_of_a_work_tree_a_line_says_that_no_files_are_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bullpen.toml").touch()
+    (tmp_path / ".bullpen").mkdir()
+    note_unsent(Settings(), tmp_path)
+    assert capsys.readouterr().err == ""  # there are none
+    (tmp_path / "test_it.py").touch()
+    note_unsent(ON_AWS, tmp_path)
+    assert capsys.readouterr().err == ""  # --sync would be refused
+    note_unsent(Settings(), tmp_path)
+    assert capsys.readouterr().err == (
+        "bullpen: this directory is not in a git work tree: jobs start in an empty directory;"
+        " --sync . sends its files\n"
+    )

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -17,7 +18,7 @@ from bullpen.cli.provision import count_option, runner_options
 from bullpen.cli.run_display import RunDisplay
 from bullpen.cli.run_summary import summary_of
 from bullpen.cli.runs import refusal
-from bullpen.cli.sync import work_tree_of
+from bullpen.cli.sync import note_unsent, work_tree_of
 from bullpen.model.progress import Tell
 from bullpen.run import RunOptions, RunOutcome, numbered
 
@@ -30,7 +31,7 @@ Examples:
   echo '{"name": "host", "command": ["uname", "-a"]}' | bullpen run --count 1 --jobs -
 
 In a git work tree, every job starts in a fresh copy of it: tracked files, and untracked ones that are not ignored.
---sync DIR names another directory, --no-sync starts jobs in an empty one.
+Elsewhere it starts in an empty directory. --sync DIR names a directory to copy, --no-sync none.
 
 With --artifact the files of a job's directory that match come back, into DIR/<name of the job>: regular files only; *
 stays in one directory, ** crosses them.
@@ -126,6 +127,8 @@ def command(
     directory = checked_out(out, artifacts, run_id)
     wanted = [checked_artifacts(replace(job, artifacts=artifacts)) for job in wanted]
     tree = work_tree_of(settings, sync_dir, no_sync)
+    if tree is None and not no_sync:
+        note_unsent(settings, Path.cwd())
     display = RunDisplay([job.name for job in wanted], as_json=given.as_json)
 
     async def work(pool: Backend, stop: asyncio.Event, tell: Tell) -> tuple[RunOutcome, Collected]:
@@ -148,8 +151,8 @@ def command(
         print_json(run_result_of(ran))
     else:
         say(summary_of(ran, given.invocation))
-        if artifacts:
-            say(collected.summary(artifacts))
+        if artifacts and (summary := collected.summary(artifacts)):
+            say(summary)
     for problem in collected.problems:
         complain(f"artifacts of {problem}")
     return ran.exit_code or bool(collected.problems)

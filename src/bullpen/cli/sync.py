@@ -1,10 +1,14 @@
 """The files of the project that `bullpen run` sends: which ones, and how."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from bullpen.cli.artifacts import DEFAULT
+from bullpen.cli.output import note, note_width
 from bullpen.cli.runs import refusal
+from bullpen.cli.text import wrapped
 from bullpen.config import Settings
 from bullpen.model.progress import Tell
 from bullpen.ports import Ports
@@ -22,6 +26,17 @@ def work_tree_of(settings: Settings | None, sync_dir: str | None, no_sync: bool)
     if tree is not None and settings is not None and settings.engines.pool == "aws":
         raise no_store()
     return tree
+
+
+def note_unsent(settings: Settings | None, directory: Path) -> None:
+    """Say that jobs start in an empty directory, to a user who may expect the files of this one there. A pool on AWS
+    takes no files."""
+    if settings is not None and settings.engines.pool == "aws":
+        return
+    own = {"bullpen.toml", DEFAULT}
+    if any(not name.startswith(".") and name not in own for name in os.listdir(directory)):
+        said = "this directory is not in a git work tree: jobs start in an empty directory; --sync . sends its files"
+        note("\n".join(wrapped(f"bullpen: {said}", note_width(), "  ")))
 
 
 def sending(
