@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from bullpen.cli.artifacts import checked_out, collect, directories, directory_name
+from bullpen.cli.artifacts import Collected, checked_out, collect, directories, directory_name
 from bullpen.cli.backend import Backend
 from bullpen.errors import ConfigError
 from bullpen.host.packs import bundle_head
@@ -75,3 +75,24 @@ async def test_the_next_run_does_not_send_what_the_last_one_brought_back(
     assert (tmp_path / "artifacts/run-1/unit/report").exists()
     sent = {own, "artifacts/run-1/unit/report"} if own else set()
     assert set(list_files(WorkTree(tmp_path, is_git=True)).files) == sent
+
+
+def test_without_a_file_the_summary_names_the_patterns_as_values(tmp_path: Path) -> None:
+    patterns = ("big*", "a b")
+    assert Collected(tmp_path).summary(patterns) == "no artifacts: no file that matches 'big*' or 'a b' came back"
+
+
+@pytest.mark.real_loop
+@pytest.mark.parametrize(
+    ("in_the_way", "named"), [("out", "out/unit"), ("out/unit", "out/unit"), ("out/unit/report/x", "out/unit/report")]
+)
+async def test_a_file_that_cannot_be_written_is_named_once_and_nothing_else_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_the_way: str, named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {in_the_way: "1"})
+    job = Job("j-1", FINISHED, 1, "run-1", ("true",), name="unit", fence=1)
+    collected = await collect(cast(Backend, OneFile()), [job], Path("out"))
+    (problem,) = collected.problems
+    assert problem.startswith(f"unit: {named}: artifacts cannot be written there (")
+    assert collected.summary(["report"]) == ""

@@ -118,7 +118,7 @@ def test_artifacts_come_back_below_the_name_of_their_job_and_links_do_not(pool: 
     assert sorted(path for job in answer["jobs"] for path in job["files"]) == found
     ran = pool.run("run", "--no-sync", "--count", "1", "--artifact", "none*", "--out", str(out), "--", "true")
     assert ran.code == 0, ran
-    assert "no artifacts: no job left a file that matches none*" in ran.out
+    assert "no artifacts: no file that matches 'none*' came back" in ran.out
 
 
 def test_artifacts_that_cannot_be_written_fail_the_command_but_not_the_jobs(pool: Pool) -> None:

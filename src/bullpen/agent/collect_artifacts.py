@@ -181,7 +181,9 @@ class _Collector:
             elif len(self._files) >= MOST_FILES:
                 self._note(f"artifacts: {shown} is left out: there are more than {MOST_FILES} files")
             elif self._size + status.st_size > MOST_BYTES:
-                self._note(f"artifacts: {shown} is left out: all files together have more than {MOST_BYTES} bytes")
+                self._note(
+                    f"artifacts: {shown} is left out: all files together have more than {MOST_BYTES // 1024**2} MiB"
+                )
             else:
                 self._read(shown, fd, status)
         except OSError as exc:

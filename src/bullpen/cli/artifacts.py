@@ -13,6 +13,7 @@ from bullpen.cli.text import plural
 from bullpen.errors import BullpenError
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.job import FINISHED, Job
+from bullpen.settings.redaction import shortened
 from bullpen.sources import fetch_artifacts
 
 DEFAULT = "artifacts"
@@ -27,9 +28,12 @@ class Collected:
     problems: Sequence[str] = ()
 
     def summary(self, patterns: Sequence[str]) -> str:
+        """Empty if only problems came of it: they say why."""
         count = sum(map(len, self.files.values()))
         if not count:
-            return f"no artifacts: no job left a file that matches {' or '.join(patterns)}"
+            # A runner leaves files out that are too large, and says so in the job's log.
+            wanted = " or ".join(map(shortened, patterns))
+            return "" if self.problems else f"no artifacts: no file that matches {wanted} came back"
         jobs = sum(bool(paths) for paths in self.files.values())
         return f"artifacts: {plural(count, 'file')} of {plural(jobs, 'job')} in {self.out}"
 

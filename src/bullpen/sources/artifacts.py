@@ -13,6 +13,8 @@ from bullpen.host.unpack import BadContent, Blocks, unpack
 from bullpen.model.manifest import BadManifest
 from bullpen.ports import ARTIFACTS_LIMIT
 
+LIMIT = f"{ARTIFACTS_LIMIT // 1024**2} MiB"
+
 Read = Callable[[int], Awaitable[bytes]]
 """Gives the bytes of a bundle from an offset on, some of them; none at the end."""
 
@@ -29,7 +31,7 @@ async def fetch_artifacts(read: Read, target: Path) -> list[str]:
         while piece := await read(size):
             size += len(piece)
             if size > ARTIFACTS_LIMIT:
-                raise Refused(f"the artifacts have more than {ARTIFACTS_LIMIT} bytes")
+                raise Refused(f"the artifacts have more than {LIMIT}")
             bundle.write(piece)
         if not size:
             return []
@@ -44,7 +46,7 @@ def _unpack(bundle: BinaryIO, target: Path) -> list[str]:
         if manifest.links:
             raise Refused(f"the artifacts have a link, {manifest.links[0][0]!r}: only files are taken")
         if manifest.size > ARTIFACTS_LIMIT:  # a block counts each time that a file has it
-            raise Refused(f"the files of the artifacts have more than {ARTIFACTS_LIMIT} bytes")
+            raise Refused(f"the files of the artifacts have more than {LIMIT}")
         blocks = Blocks()
         blocks.add(bundle.fileno(), {digest: (offset, size) for digest, offset, size in offsets(manifest, begin)})
     except (BadManifest, BadContent) as exc:
@@ -52,14 +54,19 @@ def _unpack(bundle: BinaryIO, target: Path) -> list[str]:
     try:
         target.mkdir(parents=True, exist_ok=True)
         top = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            unpack(manifest, blocks, top, replace=True)
-        finally:
-            os.close(top)
+    except OSError as exc:
+        raise _unwritable(exc.filename or target, exc) from exc
+    try:
+        unpack(manifest, blocks, top, replace=True)
     except BadContent as exc:
         raise Refused(f"the artifacts are damaged: {exc}") from exc
-    except OSError as exc:
-        where = f"{target}/{exc.filename}" if exc.filename else str(target)
-        text = f"{where}: artifacts cannot be written there ({exc.strerror})"
-        raise ConfigError(text, remedy="Name an empty directory that this user can write to.") from exc
+    except OSError as exc:  # its name is that of a file below the target
+        raise _unwritable(target / os.fsdecode(exc.filename or ""), exc) from exc
+    finally:
+        os.close(top)
     return [file.path for file in manifest.files]
+
+
+def _unwritable(where: str | Path, exc: OSError) -> ConfigError:
+    text = f"{where}: artifacts cannot be written there ({exc.strerror})"
+    return ConfigError(text, remedy="Name an empty directory that this user can write to.")

@@ -176,7 +176,7 @@ class MemoryArtifacts:
         self, job_id: str, fence: int, offset: int, size: int, content: bytes, *, room: int | None = None
     ) -> int:
         if size > ARTIFACTS_LIMIT:
-            raise Refused(f"artifacts of {size} bytes: at most {ARTIFACTS_LIMIT} are allowed")
+            raise Refused(f"artifacts of {size} bytes: at most {ARTIFACTS_LIMIT // 1024**2} MiB are allowed")
         if len(self._stored.artifacts.get((job_id, fence), b"")) == size:
             return size
         name = _name(job_id, fence)

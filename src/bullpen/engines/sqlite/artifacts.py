@@ -29,7 +29,7 @@ class FileArtifacts:
         self, job_id: str, fence: int, offset: int, size: int, content: bytes, *, room: int | None = None
     ) -> int:
         if size > ARTIFACTS_LIMIT:
-            raise Refused(f"artifacts of {size} bytes: at most {ARTIFACTS_LIMIT} are allowed")
+            raise Refused(f"artifacts of {size} bytes: at most {ARTIFACTS_LIMIT // 1024**2} MiB are allowed")
         path = path_of(self._home, job_id, fence, "artifacts")
         try:
             return await asyncio.to_thread(self._append, path, offset, size, content, room)
