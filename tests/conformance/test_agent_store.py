@@ -571,7 +571,7 @@ def test_a_job_that_waits_for_its_time_is_not_taken(side: Side, store: AgentStor
     [
         (End.RAN, 0, (Result.SUCCEEDED, "")),
         (End.RAN, 3, (Result.FAILED, "exit code 3")),
-        (End.CANCELLED, -9, (Result.CANCELLED, "it was cancelled, and its processes were ended")),
+        (End.CANCELLED, -9, (Result.CANCELLED, "its processes were ended")),
         (End.TIMED_OUT, -9, (Result.TIMED_OUT, "it ran longer than its 5 s, and its processes were ended")),
         (End.RELEASED, -9, (Result.CANCELLED, "its run was released")),
     ],

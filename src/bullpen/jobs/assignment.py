@@ -20,7 +20,7 @@ from bullpen.model import instance as instances
 from bullpen.model import job as steps
 from bullpen.model import job_policy
 from bullpen.model.instance import Instance
-from bullpen.model.job import Job, Result
+from bullpen.model.job import Job, Result, shell_exit_code
 from bullpen.model.job_policy import Assignment
 from bullpen.model.transition import Check, Guard
 from bullpen.model.worker import ACTIVE, Card, Worker
@@ -192,4 +192,5 @@ async def _note_refusal(ports: Ports, job: Job, fence: int, exit_code: int) -> N
 
 
 def refusal(exit_code: int) -> bytes:
-    return f"\n[too late: the result {exit_code} was refused, another worker has the job or it has ended]\n".encode()
+    code = shell_exit_code(exit_code)
+    return f"\n[too late: the result {code} was refused, another worker has the job or it has ended]\n".encode()

@@ -41,6 +41,11 @@ def able(capabilities: tuple[str, ...], *, files: bool) -> tuple[str, ...]:
     return (*capabilities, WITH_FILES, *(f"{WITH_FILES} {one}" for one in capabilities))
 
 
+def shell_exit_code(code: int) -> int:
+    """As a shell says it, and users see it: 128 + N if signal N ended the command. Stored is -N."""
+    return code if code >= 0 else 128 - code
+
+
 class State(StrEnum):
     ABSENT = "absent"  # never stored
     QUEUED = "queued"

@@ -20,7 +20,7 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.jobs.request import JobRequest
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.job import FINISHED, Durations, Job, Result, began_at, durations
+from bullpen.model.job import FINISHED, Durations, Job, Result, began_at, durations, shell_exit_code
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
@@ -88,7 +88,7 @@ def exit_code_of(job: Job) -> int:
             return CANCELLED
     if job.exit_code is None or job.exit_code == 0:
         return 1
-    return job.exit_code if job.exit_code > 0 else 128 - job.exit_code
+    return shell_exit_code(job.exit_code)
 
 
 def numbered(run_id: str, command: Sequence[str], count: int, template: JobRequest) -> list[JobRequest]:

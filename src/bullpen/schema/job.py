@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from bullpen.model.job import Durations, Job, began_at, durations
+from bullpen.model.job import Durations, Job, began_at, durations, shell_exit_code
 from bullpen.model.job import Result as JobResult
 from bullpen.model.job import State as JobState
 from bullpen.model.transition import StoryLine
@@ -25,7 +25,9 @@ class JobAnswer(AnswerBody, frozen=True):
     result: Annotated[JobResult, Meta(description="How it ended; empty until then.")]
     exit_code: Annotated[
         int | None,
-        Meta(description="Exit code of the command; null until it has ended, and if it never ran to its end."),
+        Meta(
+            description="Exit code of the command, 128 + N if signal N ended it; null until then, and if it never ran."
+        ),
     ]
     reason: Annotated[str, Meta(description="Why it ended as it did, for people.")]
     fence: Annotated[int, Meta(description="Number of its assignments so far: each names a log of its own.")]
@@ -75,6 +77,7 @@ def job_of(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:
     return filled(
         JobAnswer,
         job,
+        exit_code=None if job.exit_code is None else shell_exit_code(job.exit_code),
         timeout_seconds=job.timeout,
         capability=job.own_capability,
         waited_seconds=spent.waited,

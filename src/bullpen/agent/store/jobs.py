@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from datetime import UTC, datetime
+from signal import Signals
 
 from bullpen.agent.config import Config
 from bullpen.agent.progress import End, HeldJob, InstanceRecord, LeaseHolder
@@ -120,14 +121,24 @@ def verdict(held: HeldJob) -> tuple[Result, str]:
     """The result of a job that has ended, and why."""
     match held.end:
         case End.CANCELLED:
-            return Result.CANCELLED, "it was cancelled, and its processes were ended"
+            return Result.CANCELLED, "its processes were ended"
         case End.TIMED_OUT:
             return Result.TIMED_OUT, f"it ran longer than its {held.timeout:g} s, and its processes were ended"
         case End.RELEASED:
             return Result.CANCELLED, "its run was released"
     if held.exit_code == 0:
         return Result.SUCCEEDED, ""
-    return Result.FAILED, held.why or f"exit code {held.exit_code}"
+    return Result.FAILED, held.why or _how_it_ended(held.exit_code)
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is None or exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        name = f" ({Signals(-exit_code).name})"
+    except ValueError:  # of real time, which have numbers only
+        name = ""
+    return f"ended by signal {-exit_code}{name}"
 
 
 def _assignment(held: HeldJob) -> Assignment:
