@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, cast
 
 from builders import needs
@@ -14,12 +15,13 @@ from bullpen.client.transport import ServerAway
 from bullpen.errors import Unavailable
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
-from bullpen.model.job import QUEUED, Job
+from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job
 from bullpen.model.progress import ProgressReport, Tell
 from bullpen.provision.outcome import Request
 from bullpen.run import RunOptions
 from bullpen.run.replacement import REPLACE_AGAIN
 from bullpen.run.watch import FollowedJob
+from bullpen.schema.job import JobAnswer, job_of
 
 
 class RestartedServer:
@@ -62,3 +64,26 @@ async def test_a_replacement_that_is_lost_with_its_server_is_asked_for_again() -
         await asyncio.sleep(REPLACE_AGAIN)
     assert server.asked >= 2
     assert "no replacement: 4711: the process that ran it has ended" in [report.text for report in told]
+
+
+async def test_the_progress_of_jobs_is_that_of_a_local_run() -> None:
+    jobs = [Job(f"j-{n}", state, 2, "4711", ("true",)) for n, state in enumerate((RUNNING, RUNNING, QUEUED, FINISHED))]
+    reports: list[ProgressReport] = []
+
+    class Server:
+        async def jobs(self, run_id: str) -> AsyncIterator[JobAnswer]:
+            for job in jobs:
+                yield job_of(job)
+
+        async def job_log(self, *_: Any) -> bytes:
+            return b""
+
+    watch = watch_on(Server(), reports.append)
+    for job in jobs:
+        log = JobLogTail(watch._client.job_log, job.id)
+        watch.followed.append(FollowedJob(JobRequest("4711", ("true",)), replace(job, state=QUEUED), log))
+    await asyncio.sleep(7)
+    assert not await watch._all_ended()
+    (report,) = reports
+    assert report.text == "1 of 4 jobs ended, 2 running, 1 queued; 7 s"
+    assert (report.done, report.total) == (1, 4)

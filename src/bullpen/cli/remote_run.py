@@ -25,7 +25,7 @@ from bullpen.provision.outcome import Discarded, Outcome, Request
 from bullpen.release import ReleaseOutcome
 from bullpen.run import RunOptions, RunOutcome, Write
 from bullpen.run.replacement import KeptJobs, Replacements
-from bullpen.run.watch import FollowedJob, failed_by_itself, first_failed
+from bullpen.run.watch import FollowedJob, failed_by_itself, first_failed, progress_of
 from bullpen.schema.base import WorkState
 from bullpen.schema.job import JobAnswer
 from bullpen.schema.provision import ProvisionAnswer
@@ -126,10 +126,12 @@ class _RemoteWatch:
     followed: list[FollowedJob] = field(default_factory=list)
     failed_first: Job | None = None
     _used: set[str] = field(default_factory=set)  # runners that have had a job
+    _began: float = field(init=False)
     _replacements: Replacements = field(init=False)
     _kept: KeptJobs = field(init=False)
 
     def __post_init__(self) -> None:
+        self._began = asyncio.get_running_loop().time()
         runners = ServedRunners(self._pool, self._client, self._request)
         count, one_each = self._request.count, self._options.one_each
         self._replacements = Replacements(runners, count, self._tell, one_each, COUNT_EVERY)
@@ -181,10 +183,10 @@ class _RemoteWatch:
             if self._options.fail_fast and self.failed_first is None:
                 ended = [one.job for one in self.followed if one.job.state is FINISHED and not self._may_try(one)]
                 self.failed_first = first_failed(ended)
-        done, total = sum(one.job.state is FINISHED for one in self.followed), len(self.followed)
-        text = f"{done} of {total} {'job' if total == 1 else 'jobs'} ended"
-        self._tell(ProgressReport(WorkPhase.JOBS, text, done, total))
-        return done == total and not (tries_again and any(map(self._may_try, self.followed)))
+        jobs = [one.job for one in self.followed]
+        self._tell(progress_of(jobs, asyncio.get_running_loop().time() - self._began))
+        all_ended = all(job.state is FINISHED for job in jobs)
+        return all_ended and not (tries_again and any(map(self._may_try, self.followed)))
 
     async def _try_failed_again(self) -> None:
         """As `bullpen.run.watch` does on a home: one job on each runner comes first."""

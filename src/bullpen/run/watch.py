@@ -49,6 +49,16 @@ def first_failed(ended: Sequence[Job]) -> Job | None:
     return min(failed, key=lambda job: (job.finished_at is None, job.finished_at, job.index), default=None)
 
 
+def progress_of(jobs: Sequence[Job], elapsed: float) -> ProgressReport:
+    """How far the jobs of a run are, `elapsed` seconds after they were submitted."""
+    states = [job.state for job in jobs]
+    ended, total = states.count(FINISHED), len(states)
+    text = f"{ended} of {total} {'job' if total == 1 else 'jobs'} ended"
+    if ended < total:
+        text += f", {states.count(RUNNING)} running, {states.count(QUEUED)} queued; {elapsed:.0f} s"
+    return ProgressReport(WorkPhase.JOBS, text, ended, total)
+
+
 @dataclass(slots=True)
 class FollowedJob:
     """A wanted job: its current try, and those that failed before."""
@@ -137,7 +147,7 @@ class Watch:
         if tries_again:
             await self._try_again()
             self.failed_first = self.failed_first or self._first_failure()
-        self._report()
+        self._tell(progress_of(self.jobs, asyncio.get_running_loop().time() - self._began))
         return all(one.job.state is FINISHED and not (tries_again and self._may_try(one)) for one in self._followed)
 
     async def _try_again(self) -> None:
@@ -174,15 +184,6 @@ class Watch:
             return None
         ended = [one.job for one in self._followed if one.job.state is FINISHED and not self._may_try(one)]
         return first_failed(ended)
-
-    def _report(self) -> None:
-        states = [job.state for job in self.jobs]
-        ended, total = states.count(FINISHED), len(states)
-        text = f"{ended} of {total} {'job' if total == 1 else 'jobs'} ended"
-        if ended < total:
-            elapsed = asyncio.get_running_loop().time() - self._began
-            text += f", {states.count(RUNNING)} running, {states.count(QUEUED)} queued; {elapsed:.0f} s"
-        self._tell(ProgressReport(WorkPhase.JOBS, text, ended, total))
 
     async def _do_duties(self) -> None:
         time = asyncio.get_running_loop().time()
