@@ -15,7 +15,7 @@ from bullpen.pool import debts
 from bullpen.ports import Ports, Registration
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from fixtures import a_world, machines, on_github, provisioned, records, tickets, with_pool
+from fixtures import a_world, machines, mute, on_github, provisioned, records, tickets, with_pool
 
 
 async def taken_down(world: World, ports: Ports | None = None) -> TakenDown:
@@ -31,6 +31,25 @@ async def test_every_instance_ends_whatever_its_state_with_its_ticket_and_its_re
         assert (sorted(done.ended), done.left) == (before, ())
         assert (machines(world), tickets(world), world.memory.registrations) == ([], [], {})
         assert [one.owes for one in records(world)] == [None] * 3
+
+
+async def test_the_workers_of_what_ended_are_closed_although_their_agents_were_killed() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 3)
+        mute(world, pool)
+        ports = world.ports()
+        assert len(await ports.workers.listed(10)) == 3
+        await taken_down(world)
+        assert await ports.workers.listed(10) == []
+        assert await ports.workers.census() == {}
+
+
+async def test_the_worker_of_what_did_not_end_stays() -> None:
+    async with a_world() as world:
+        await with_pool(world, 1)
+        world.memory.yard.end = lambda machine_id: None  # type: ignore[method-assign]
+        await taken_down(world)
+        assert len(await world.ports().workers.listed(10)) == 1
 
 
 @pytest.mark.slow

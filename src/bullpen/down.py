@@ -1,10 +1,12 @@
 """Down: end every instance of the pool, whatever its state, and report what could not be ended."""
 
+from contextlib import suppress
 from datetime import timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
 from bullpen.lazy_dataclass import dataclass
+from bullpen.liveness.stopping import close_workers
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
@@ -58,6 +60,9 @@ async def down(ports: Ports, settings: Settings, *, tell: Tell = lambda report: 
         tell(ProgressReport(WorkPhase.END, text, len(ended), len(ended) + len(left)))
         if all_decided and not left:
             break
+    gone = [id for id in ended if id not in left]
+    with suppress(Unavailable):  # their leases run out by themselves
+        await close_workers(ports, settings, gone, by=BY)
     listed, trouble = await _deregistered(ports, settings)
     if settings.engines.pool == "embedded":
         # SQS does not allow the name of a deleted queue for a minute. There the tickets of the ended machines stay: a
@@ -65,7 +70,7 @@ async def down(ports: Ports, settings: Settings, *, tell: Tell = lambda report: 
         for name in await ports.queue.names():
             await ports.queue.retire(name)
     return TakenDown(
-        tuple(id for id in ended if id not in left),
+        tuple(gone),
         tuple(left),
         tuple(f"{id}: {why}" for id, why in left.items() if why),
         tuple(listed) if settings.on_github else (),

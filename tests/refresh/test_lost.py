@@ -14,6 +14,7 @@ from bullpen.liveness.lost_instances import lost_instances
 from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.model.activity import Activity, Listening
 from bullpen.model.instance import CREATED, IDLE, RUNNING, TERMINATED
+from bullpen.pool.lifecycle import expire_and_terminate
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import a_world, ids, machines, mute, now, provisioned, records, refreshed, requests, small, with_pool
@@ -57,6 +58,20 @@ async def test_an_idle_instance_that_no_target_asks_for_is_ended_too() -> None:
         await asyncio.sleep(LEASE + 1)
         await refreshed(world)
         assert on_offer(world) == machines(world) == pool[1:]
+
+
+async def test_refresh_closes_the_silent_worker_of_an_instance_that_has_ended() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 2)
+        mute(world, pool[:1])
+        ports = world.ports()
+        await expire_and_terminate(ports, world.settings, records(world)[:1], "a test ends it", by="test")
+        assert pool[0] not in machines(world)
+        assert "close worker" not in [one.what for one in await refreshed(world)]  # it has a lease
+        await asyncio.sleep(LEASE + 1)
+        (done,) = await refreshed(world)
+        assert (done.what, done.subject) == ("close worker", f"{pool[0]}/direct")
+        assert [one.id for one in await ports.workers.listed(10)] == [f"{pool[1]}/direct"]
 
 
 async def test_a_dry_run_names_what_it_would_watch_and_ends_nothing() -> None:

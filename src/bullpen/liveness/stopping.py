@@ -8,6 +8,8 @@ Killed in between, the debt stands and every sweeper pays it. The same request a
 that lost the answer repeats it.
 """
 
+from collections.abc import Collection, Sequence
+
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.jobs.queries import policy_of
@@ -15,11 +17,13 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.lost_worker import left_to_runs, settle
 from bullpen.model import job_policy
 from bullpen.model import worker as workers
+from bullpen.model.activity import names_job
 from bullpen.model.times import later
 from bullpen.model.worker import ABSENT, CLEANED_UP, Code, Rejected, Worker
 from bullpen.ports import Ports
 
 JOBS = 500  # read at a time
+WORKERS = 1000  # read at a time
 ROUNDS = 100  # of such portions; what is left then is paid by sweepers
 
 
@@ -29,8 +33,34 @@ class StoppedWorker:
     given_back: tuple[str, ...]  # jobs
 
 
+async def close_workers(ports: Ports, settings: Settings, ended: Collection[str], *, by: str) -> None:
+    """Clean up the workers of instances that have certainly ended, by the ids of these: their agents were killed, and
+    report nothing. One that ran a job of another CI is left to its lease, as if its agent had stopped by itself."""
+    if not ended:
+        return
+    after = ""
+    while page := await ports.workers.listed(WORKERS, after):
+        after = page[-1].id
+        await close([one for one in page if one.instance_id in ended], ports, settings, by=by)
+
+
+async def close(some: Sequence[Worker], ports: Ports, settings: Settings, *, by: str) -> None:
+    """The same for these workers."""
+    for one in some:
+        if not names_job(one.activity):
+            why = "its instance has ended"
+            await stop_worker(ports, settings, one.id, token=one.token, epoch=one.epoch, by=by, why=why)
+
+
 async def stop_worker(
-    ports: Ports, settings: Settings, key: str, *, token: int, epoch: int
+    ports: Ports,
+    settings: Settings,
+    key: str,
+    *,
+    token: int,
+    epoch: int,
+    by: str = "",
+    why: str = "it has stopped",
 ) -> StoppedWorker | Rejected:
     """Clean up a worker that says, with its last token and epoch, that it has stopped; give its jobs to others."""
     found = (await ports.workers.workers([key])).get(key)
@@ -39,7 +69,7 @@ async def stop_worker(
             return Rejected(Code.MISMATCH, found.state, found.token)
         now = ports.clock.now()
         purge_at = later(now, settings.liveness.tombstone)
-        event = workers.Stopped(at=now, by=key, why="it has stopped", token=token, epoch=epoch, purge_at=purge_at)
+        event = workers.Stopped(at=now, by=by or key, why=why, token=token, epoch=epoch, purge_at=purge_at)
         (landed,) = await ports.records.apply_each([workers.stop(found, event)])
         found = landed.found if isinstance(landed, Conflict) else landed
     if found is None:

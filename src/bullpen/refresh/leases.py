@@ -1,5 +1,5 @@
 """Leases: jobs of silent workers go to others, also where no `bullpen serve` runs; idle machines that are about to be
-interrupted are ended.
+interrupted are ended. The records of workers whose instance has ended are closed.
 
 A worker is declared lost only after a whole confirm window without a beat (liveness/lease.py), so this phase waits:
 only if a silent worker holds a job or a run could claim its instance, and not longer than a few windows. `warm` then
@@ -16,11 +16,12 @@ from bullpen.liveness.interruption import end_leaving, leaving_instances
 from bullpen.liveness.lease import Stillness
 from bullpen.liveness.lost_instances import is_unowned
 from bullpen.liveness.lost_worker import left_to_runs
+from bullpen.liveness.stopping import close
 from bullpen.model.activity import names_job
-from bullpen.model.instance import IDLE, Instance
+from bullpen.model.instance import IDLE, TERMINATED, Instance
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
-from bullpen.refresh.action import Action, Plan
+from bullpen.refresh.action import BY, Action, Plan
 
 PAGE = 5000  # as many as a sweeper reads
 WINDOWS = 3  # confirm windows to wait: one is needed, and a worker that beats once may fall silent again
@@ -38,6 +39,21 @@ async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
     if found:
         actions = tuple(Action("sweep lease", key, reason, kind="silent worker") for key, reason in found.items())
         yield Plan(actions, partial(_sweep, ports, settings))
+    if over := [one for one in await _of_ended_instances(ports, settings) if one.id not in found]:
+        reasons = {one.id: f"{_silence(one)}, and its instance has ended" for one in over}
+        actions = tuple(Action("close worker", key, why, kind="ended instance") for key, why in reasons.items())
+        yield Plan(actions, partial(close, over, ports, settings, by=BY))
+
+
+async def _of_ended_instances(ports: Ports, settings: Settings) -> list[Worker]:
+    """Silent workers whose instance has certainly ended: their agents were killed, and reported nothing."""
+    if not settings.liveness.tracking:
+        return []
+    suspects = await ports.workers.suspects(ports.clock.now(), PAGE)
+    found = [one for one in suspects if one.instance_id and not names_job(one.activity)]
+    records = await ports.records.instances(list(dict.fromkeys(one.instance_id for one in found)))
+    over = {id for id, record in records.items() if record.state is TERMINATED and record.owes is None}
+    return [one for one in found if one.instance_id in over]
 
 
 async def _sweep(ports: Ports, settings: Settings) -> None:
