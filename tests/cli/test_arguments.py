@@ -255,3 +255,11 @@ def test_jobs_of_bullpen_are_refused_if_the_runners_execute_jobs_of_github(
     assert ran.code == 2
     assert 'engines.ci is "github"' in ran.err
     assert bullpen.left_behind == []
+
+
+@pytest.mark.parametrize("command", [("provision", "--run-id", "run-1"), ("run",)])
+def test_the_class_has_the_option_of_status_as_well(bullpen: CommandLine, command: tuple[str, ...]) -> None:
+    ran = bullpen(*command, "--count", "1", "--class", "mediun")
+    assert ran.code == 2
+    assert "--resource-class 'mediun': must be one of small, medium, large" in ran.err
+    assert "Did you mean medium?" in ran.err

@@ -56,7 +56,9 @@ def runner_options(function: F) -> F:
 
 
 RUNNERS = (
-    click.option("--resource-class", default="small", show_default=True, metavar="CLASS", help="Class of the runners."),
+    click.option(
+        "--resource-class", "--class", default="small", show_default=True, metavar="CLASS", help="Class of the runners."
+    ),
     click.option(
         "--usage-class", default="on-demand", show_default=True, metavar="on-demand|spot", help="Purchase option."
     ),
