@@ -126,7 +126,7 @@ def command(
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
     directory = checked_out(out, artifacts, run_id)
     wanted = [checked_artifacts(replace(job, artifacts=artifacts)) for job in wanted]
-    tree = work_tree_of(settings, sync_dir, no_sync)
+    tree = work_tree_of(settings, given.directory, sync_dir, no_sync)
     if tree is None and not no_sync:
         note_unsent(settings, Path.cwd())
     display = RunDisplay([job.name for job in wanted], as_json=given.as_json)

@@ -15,17 +15,25 @@ from bullpen.ports import Ports
 from bullpen.ports.sources import no_store
 from bullpen.sources import Sent, send
 from bullpen.sources.upkeep import BoundedStore
-from bullpen.sources.work_tree import WorkTree, find_work_tree
+from bullpen.sources.work_tree import WorkTree, check_outside, find_work_tree
 
 
-def work_tree_of(settings: Settings | None, sync_dir: str | None, no_sync: bool) -> WorkTree | None:
-    """The tree to send; None if there is none, or it must not be sent. Raise ConfigError, before a pool is opened."""
+def work_tree_of(settings: Settings | None, home: Path, sync_dir: str | None, no_sync: bool) -> WorkTree | None:
+    """The tree to send; None if there is none, or it must not be sent. Raise ConfigError, before a pool is opened or
+    made. Without settings the pool is a server's, and `home` means nothing."""
     if no_sync and sync_dir is not None:
         raise refusal("--no-sync", "--sync names the files to send", remedy="Leave one of them out.")
     tree = None if no_sync else find_work_tree(Path.cwd(), sync_dir)
-    if tree is not None and settings is not None and settings.engines.pool == "aws":
-        raise no_store()
+    if tree is not None and settings is not None:
+        if settings.engines.pool == "aws":
+            raise no_store()
+        check_outside(tree, pools_of(settings, home))
     return tree
+
+
+def pools_of(settings: Settings, home: Path) -> list[Path]:
+    """The directories of an embedded pool."""
+    return [home, *([Path(settings.local.work_dir)] if settings.local.work_dir else [])]
 
 
 def note_unsent(settings: Settings | None, directory: Path) -> None:
@@ -45,13 +53,12 @@ def sending(
     """What sends the tree to the store of an embedded pool; None without a tree."""
     if tree is None:
         return None
-    pools = [home, *([Path(settings.local.work_dir)] if settings.local.work_dir else [])]
     return lambda: send(
         BoundedStore(ports, settings),
         tree,
         cache=home / "sources" / "clients",
         max_size=settings.sync.max_bytes,
-        leave_out=pools,
+        leave_out=pools_of(settings, home),
         tell=tell,
         stop=stop,
     )

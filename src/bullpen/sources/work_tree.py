@@ -133,9 +133,18 @@ def _identities(leave_out: Sequence[Path], tree: WorkTree) -> set[tuple[int, int
     return found
 
 
+def check_outside(tree: WorkTree, pools: Sequence[Path]) -> None:
+    """Raise ConfigError for a tree in a directory of the pool, which need not exist yet."""
+    for pool in pools:
+        if tree.root.is_relative_to(pool.resolve()):
+            raise _in_a_home(tree.root, pool)
+
+
 def _in_a_home(root: Path, home: Path) -> ConfigError:
+    where = "it is" if root == home.resolve() else "it is in"
+    name = "" if root == home.resolve() else f" ({home})"
     return ConfigError(
-        f"{root}: it is in a directory of the pool ({home}), which has secrets and is never sent",
+        f"{root}: {where} a directory of the pool{name}, which has secrets and is never sent",
         remedy=f"Use a home outside of your project, with --home or BULLPEN_HOME; or {NO_SYNC}.",
     )
 
