@@ -104,6 +104,56 @@ def test_a_line_fits_the_terminal_with_its_seconds(monkeypatch: pytest.MonkeyPat
     assert "x" * 80 not in text
 
 
+@pytest.mark.parametrize(
+    ("encoding", "done", "bar"),
+    [
+        ("utf-8", 0, "░░░░░░░░░░ "),
+        ("utf-8", 1, "███░░░░░░░ "),
+        ("utf-8", 3, "██████████ "),
+        ("ascii", 1, "###------- "),
+        ("ascii", 3, "########## "),
+    ],
+)
+def test_counted_work_that_takes_long_has_a_bar(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, done: int, bar: str
+) -> None:
+    assert bar + f"{done} of 3 ready; 7 s" in after(7, acquiring(done, 3, {}), encoding, monkeypatch)
+    assert bar not in after(1, acquiring(done, 3, {}), encoding, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        acquiring(1, 3, {SELECT: 2, CREATE: 1, REGISTER: 4}),  # too long
+        ProgressReport(WorkPhase.REPLACE, "replacing", total=3),
+        ProgressReport(WorkPhase.END, "0 ended, 0 left"),
+    ],
+)
+def test_no_bar_where_nothing_is_counted_or_the_line_is_full(
+    monkeypatch: pytest.MonkeyPatch, report: ProgressReport
+) -> None:
+    text = after(7, report, "utf-8", monkeypatch)
+    assert report.text[:40] in text
+    assert "░" not in text
+
+
+def after(seconds: float, report: ProgressReport, encoding: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a terminal gets that shows a report so long after the start."""
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in (("LANG", "C.UTF-8"), ("LC_ALL", ""), ("LC_CTYPE", "")):
+        monkeypatch.setenv(name, value)
+
+    class Encoded(TerminalStream):
+        pass
+
+    Encoded.encoding = encoding
+    terminal, now = Encoded(), time.monotonic()
+    with monkeypatch.context() as patch, closing(ProgressDisplay(terminal)) as display:
+        patch.setattr(time, "monotonic", lambda: now + seconds)
+        display(report)
+    return terminal.getvalue()
+
+
 def test_output_of_the_command_itself_has_no_line_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     now = time.monotonic()

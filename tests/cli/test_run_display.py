@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 from contextlib import closing
 
 import pytest
@@ -51,6 +52,19 @@ def test_a_live_line_is_cut_to_the_terminal_because_one_that_wraps_cannot_be_era
     terminal = TerminalStream()
     RunDisplay(["a"], terminal, io.StringIO())(report(0, "x" * 500))
     assert screen(terminal.getvalue()) == ["x" * 79]
+
+
+def test_the_bar_of_the_jobs_leaves_with_the_live_line_and_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    terminal, now = TerminalStream(), time.monotonic()
+    with closing(RunDisplay(["a"], terminal, terminal)) as display:
+        monkeypatch.setattr(time, "monotonic", lambda: now + 7)
+        display(report(1))
+        assert screen(terminal.getvalue()) == ["#####----- 1 of 2 jobs ended"]
+        display.write(JOB, "one")
+        display(report(1, "x" * 70))
+        assert screen(terminal.getvalue()) == ["a | one", "x" * 70]
+    assert screen(terminal.getvalue()) == ["a | one", ""]
 
 
 def test_output_that_goes_to_a_file_has_no_colours_and_no_live_line() -> None:

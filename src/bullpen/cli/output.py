@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
 
-ASCII = str.maketrans({"→": "->", "–": "-", "×": "x", "…": "...", "✔": "ok", "✘": "FAILED"})
+ASCII = str.maketrans({"→": "->", "–": "-", "×": "x", "…": "...", "✔": "ok", "✘": "FAILED", "█": "#", "░": "-"})
 """Every character beyond ASCII that Bullpen prints itself, and what stands for it where it cannot be shown."""
 ERROR = "bullpen: error:"
 COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # what Python may put into LC_CTYPE in the locale C (PEP 538)

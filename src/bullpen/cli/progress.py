@@ -1,7 +1,8 @@
 """Progress on stderr: a live line on a terminal, elsewhere a line for each new phase and each change of a count.
 
 The live line shows what the last report says and, after two seconds, for how long the command has been working. A
-command that reports nothing by then shows that it works. `tick` draws the line again; the code that waits calls it.
+command that reports nothing by then shows that it works. Work that is counted has a bar from then on, where the line
+has room for it. `tick` draws the line again; the code that waits calls it.
 """
 
 import os
@@ -10,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bullpen.cli.output import columns_of, legible, shows_unicode
-from bullpen.model.progress import ProgressReport
+from bullpen.model.progress import ProgressReport, WorkPhase
 from bullpen.structured_log import has_colours
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ TICK = 1.0  # seconds between two calls of `tick`
 PATIENCE = 2.0  # seconds without a sign of life that a person does not mind
 SPINNER = 2  # columns
 WORKING = "working"
+BAR = 10  # columns
+COUNTED = frozenset({WorkPhase.ACQUIRE, WorkPhase.JOBS, WorkPhase.SYNC, WorkPhase.END})
+"""Phases that count what is done; the others name a total at most."""
 
 
 class ProgressDisplay:
@@ -30,11 +34,14 @@ class ProgressDisplay:
         self._is_terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._began = time.monotonic()
         self._text = text
+        self._share: float | None = None
         self._last: tuple[Any, ...] = ()
         self._live: Status | None = None
 
     def __call__(self, report: ProgressReport) -> None:
         self._text = report.text
+        is_counted = report.phase in COUNTED and report.total > 0
+        self._share = min(report.done / report.total, 1.0) if is_counted else None
         if self._is_terminal:
             self._show(self._timed())
         else:
@@ -48,7 +55,7 @@ class ProgressDisplay:
     def restart(self, text: str) -> None:
         """Begin to wait for something else; nothing is shown until `tick` finds that it takes long."""
         self.close()
-        self._text, self._began = text, time.monotonic()
+        self._text, self._share, self._began = text, None, time.monotonic()
 
     def close(self) -> None:
         """Restore the terminal."""
@@ -61,9 +68,17 @@ class ProgressDisplay:
         elapsed = time.monotonic() - self._began
         suffix = f"; {elapsed:.0f} s" if elapsed >= PATIENCE else ""
         room = columns_of(self._stream) - 1 - SPINNER - len(suffix)
-        whole = legible(self._text, self._stream)
+        whole = self._with_bar(legible(self._text, self._stream), room)
         dots = legible("…", self._stream)
         return (whole if len(whole) <= room else whole[: room - len(dots)] + dots) + suffix
+
+    def _with_bar(self, text: str, room: int) -> str:
+        """After a bar, if the work is counted and takes long, and both fit."""
+        elapsed = time.monotonic() - self._began
+        if self._share is None or elapsed < PATIENCE or len(text) + BAR + 1 > room:
+            return text
+        done = round(self._share * BAR)
+        return legible(f"{'█' * done}{'░' * (BAR - done)}", self._stream) + f" {text}"
 
     def _print(self, report: ProgressReport) -> None:
         this = (report.phase, report.about, report.done, report.total, report.waiting)

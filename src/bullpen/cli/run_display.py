@@ -60,7 +60,8 @@ class RunDisplay(ProgressDisplay):
 
     def _timed(self) -> str:
         # A line that wraps could not be erased.
-        return self._text[: columns_of(self._stream) - 1] if self._is_timed else super()._timed()
+        room = columns_of(self._stream) - 1
+        return self._with_bar(self._text, room)[:room] if self._is_timed else super()._timed()
 
     def _show(self, line: str) -> None:
         if line != self._line:
