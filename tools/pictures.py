@@ -14,6 +14,9 @@ import struct
 import sys
 import tempfile
 import termios
+from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from rich.console import Console
@@ -27,8 +30,15 @@ SCREENS = {  # file → the commands that are shown; each begins in the pool tha
     "run": ("bullpen run --run-id 4712 --count 4 --no-sync -- echo hello {index}",),
     "status": ("bullpen status",),
 }
+PROJECT = "acme/widgets"  # the commands run in a directory of this name
+SHOWN_HOME = "/home/ada"  # where it seems to be: the path of the machine that makes the pictures is not shown
 COLUMNS, ROWS = 80, 200
 ESCAPE = re.compile(r"\x1b\[(?P<arguments>[0-9;?]*)(?P<verb>[A-Za-z])|\x1b[()][A-Z0-9]|\x1b[=>]")
+SPACE, CELL = "&#160;", 12.2  # as rich writes a space, and how wide it draws a character
+BEGINS_WITH_SPACES = re.compile(
+    rf'(?P<head><text [^>]*)x="(?P<x>[\d.]+)" y="(?P<y>[\d.]+)" textLength="(?P<length>[\d.]+)"(?P<tail>[^>]*>)'
+    rf"(?P<spaces>(?:{SPACE})+)(?=[^<\s&])"
+)
 THEME = TerminalTheme(
     (22, 27, 34),
     (230, 237, 243),
@@ -62,30 +72,37 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=COLUMNS, help="width of the terminal")
     parser.add_argument("only", nargs="*", choices=[[], *SCREENS], help="these screens only")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bullpen-pictures-") as folder:
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home).resolve() / PROJECT
+        folder.mkdir(parents=True)
         try:
-            _typed(SETTING_UP, Path(folder), options.columns)
+            _typed(SETTING_UP, folder, options.columns)
             for name, commands in SCREENS.items():
                 if options.only and name not in options.only:
                     continue
                 screen = "".join(
-                    f"\x1b[1m$ {command}\x1b[0m\n{_typed(command, Path(folder), options.columns)}\n"
-                    for command in commands
-                )
+                    f"\x1b[1m$ {command}\x1b[0m\n{_typed(command, folder, options.columns)}\n" for command in commands
+                ).replace(str(Path(home).resolve()), SHOWN_HOME)
                 if options.show:
                     print(screen)
                 else:
                     (ASSETS / f"screen-{name}.svg").write_text(_picture(screen, commands[-1], options.columns))
         finally:
-            _typed("bullpen down --yes", Path(folder), options.columns)
-            _typed("bullpen down", Path(folder), options.columns)
+            _typed("bullpen down --yes", folder, options.columns)
 
 
 def _picture(screen: str, title: str, columns: int) -> str:
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(screen.rstrip("\n")), crop=False, soft_wrap=True)
     svg = console.export_svg(title=title.partition(" --")[0], theme=THEME, code_format=FORMAT, unique_id="screen")
-    return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in BEGINS_WITH_SPACES.sub(_moved, svg).splitlines()) + "\n"
+
+
+def _moved(text: re.Match[str]) -> str:
+    """The same text further to the right, without its first spaces: some programs that draw SVG drop them."""
+    count = len(text["spaces"]) // len(SPACE)
+    x, length = (round(float(text[name]) + count * width, 1) for name, width in (("x", CELL), ("length", -CELL)))
+    return f'{text["head"]}x="{x:g}" y="{text["y"]}" textLength="{length:g}"{text["tail"]}'
 
 
 def _typed(command: str, folder: Path, columns: int) -> str:
@@ -149,7 +166,12 @@ def _final_screen(output: str, columns: int) -> str:
             column += 1
     while rows and not rows[-1]:
         rows.pop()
-    return "\n".join("".join(f"{kind}{one}\x1b[0m" if kind else one for one, kind in line) for line in rows)
+    return "\n".join("".join(_styled(kind, text) for kind, text in groupby(line, itemgetter(1))) for line in rows)
+
+
+def _styled(kind: str, characters: Iterable[tuple[str, str]]) -> str:
+    text = "".join(one for one, _ in characters)
+    return f"{kind}{text}\x1b[0m" if kind else text
 
 
 if __name__ == "__main__":
