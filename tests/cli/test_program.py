@@ -167,6 +167,8 @@ def test_the_error_for_a_misspelt_command_names_the_right_one(bullpen: CommandLi
         ),
         (["job"], "bullpen job: a command is missing", "Name one of cancel, list, logs, show, submit."),
         (["run"], "--count: must be given", "Run `bullpen run --help`"),
+        (["run", "--count"], "Option '--count' requires an argument.", "Run `bullpen run --help`"),
+        (["job", "list", "--run-id"], "Option '--run-id' requires an argument.", "Run `bullpen job list --help`"),
         (["why"], "ID: must be given", "Run `bullpen why --help`"),
         (["token", "create"], "--scope: must be one of read, operate, admin", "Run `bullpen token create --help`"),
         (["token"], "bullpen token: a command is missing", "Name one of create, list, revoke."),
@@ -307,3 +309,11 @@ def test_colours_only_where_a_person_wants_them(
         monkeypatch.setenv(name, value)
     complain("wrong")
     assert ("\x1b[" in capsys.readouterr().err) is coloured
+
+
+def test_python_runs_the_package_as_the_command(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "bullpen", "run", "--count"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert ran.returncode == 2
+    assert "bullpen run --help" in ran.stderr

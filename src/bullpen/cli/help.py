@@ -7,6 +7,7 @@ its comment goes to a line of its own, the command is continued with a backslash
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -25,6 +26,16 @@ class HelpFormatter(click.HelpFormatter):
 
 class HelpContext(click.Context):
     formatter_class = HelpFormatter
+
+    @contextmanager
+    def scope(self, cleanup: bool = True) -> Iterator[click.Context]:
+        """A mistake that click's parser finds names no command: it is one of this command."""
+        with super().scope(cleanup=cleanup) as context:
+            try:
+                yield context
+            except click.UsageError as exc:
+                exc.ctx = exc.ctx or context
+                raise
 
 
 def with_own_help(command: click.Command) -> click.Command:
