@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from builders import NOW, on_offer, open_provision, running, wait
@@ -67,6 +68,19 @@ def test_the_text_fits_the_terminal_and_ids_stay_whole(width: int) -> None:
     text = status_text(a_pool(), NOW, width)
     assert max(map(len, text.splitlines())) <= width
     assert ID in text
+
+
+@pytest.mark.parametrize("length", [45, 128])
+def test_a_long_run_id_loses_its_middle_where_the_terminal_is_narrow(length: int) -> None:
+    id = "acme-widgets-".ljust(length - 5, "x") + "-4711"
+    found = msgspec.structs.replace(a_pool(), scale_sets=[])
+    found = msgspec.structs.replace(found, runs=[msgspec.structs.replace(found.runs[1], id=id)])
+    found = msgspec.structs.replace(found, instances=[msgspec.structs.replace(found.instances[0], run_id=id)])
+    text = status_text(found, NOW, 60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "RUNNERS" in text
+    assert text.count("acme-") == text.count("-4711") == text.count("...") == 2
+    assert id in status_text(found, NOW)
 
 
 def test_a_pipe_gets_every_column() -> None:

@@ -17,6 +17,8 @@ NONE = "–"
 # What is left out first on a narrow terminal.
 SPARE = ("PID", "TYPE", "REPOSITORY", "SINCE", "HEARTBEAT", "EPOCH", "UNTIL", "CLASS", "HOLDER", "STARTING", "IDLE")
 
+SHORTENED = ("RUN",)  # after that: users choose these ids, of up to 128 characters
+
 
 def status_text(found: PoolStatus, now: datetime, width: int = 0) -> str:
     """Every section that has something to say. `width` is that of the terminal, 0 for any."""
@@ -58,7 +60,7 @@ def _sections(found: PoolStatus, now: datetime, width: int) -> Iterator[str]:
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, wraps: bool = False) -> str:
-    return table(titles, rows, width, [title for title in SPARE if title in titles], wraps=wraps)
+    return table(titles, rows, width, [title for title in SPARE if title in titles], SHORTENED, wraps=wraps)
 
 
 def _run(run: RunSummary, now: datetime) -> tuple[str, ...]:

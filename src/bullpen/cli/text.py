@@ -7,6 +7,8 @@ from datetime import datetime
 
 NARROWEST = 32  # characters of a column in which a sentence is still read with ease
 DEEPER = "    "
+GAP = "..."  # in ASCII, so that its width is the same on every terminal
+SHORTEST = 11  # characters of an id without its middle
 
 
 def columns(rows: Iterable[Sequence[str]], indent: str = "", width: int = 0) -> str:
@@ -47,12 +49,14 @@ def table(
     rows: Sequence[Sequence[str]],
     width: int = 0,
     spare: Sequence[str] = (),
+    shrinks: Sequence[str] = (),
     *,
     wraps: bool = False,
 ) -> str:
     """Columns with titles that fit into `width`, 0 for any. If they do not fit, columns are left out in the order of
-    `spare`, then the last column is cut. All other cells, such as ids, stay whole. With `wraps` the last column has
-    sentences: no other column is left out for them, and they are wrapped."""
+    `spare`, then those in `shrinks` lose the middle of their cells, then the last column is cut. All other cells, such
+    as ids of instances, stay whole. With `wraps` the last column has sentences: no other column is left out for them,
+    and they are wrapped."""
     cells = {title: [title, *(row[at] for row in rows)] for at, title in enumerate(titles)}
     widths = {title: max(map(len, column)) for title, column in cells.items()}
     if wraps:
@@ -60,6 +64,11 @@ def table(
     for title in spare:
         if width and sum(widths.values()) + 2 * len(widths) - 2 > width:
             del cells[title], widths[title]
+    for title in [title for title in shrinks if title in cells]:
+        excess = sum(widths.values()) + 2 * len(widths) - 2 - width
+        if width and excess > 0:
+            widths[title] = max(widths[title] - excess, min(widths[title], SHORTEST), len(title))
+            cells[title] = [without_middle(cell, widths[title]) for cell in cells[title]]
     if wraps:
         return columns(zip(*cells.values(), strict=True), width=width)
     last = list(cells)[-1]
@@ -67,6 +76,14 @@ def table(
     if width and len(last) <= room < widths[last]:
         cells[last] = [cut(cell, room) for cell in cells[last]]
     return columns(zip(*cells.values(), strict=True))
+
+
+def without_middle(text: str, width: int) -> str:
+    """Ids of one kind often begin alike, and end differently."""
+    if len(text) <= width:
+        return text
+    tail = (width - len(GAP)) // 2
+    return f"{text[: width - len(GAP) - tail]}{GAP}{text[len(text) - tail :]}"
 
 
 def cut(text: str, width: int) -> str:
