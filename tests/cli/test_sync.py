@@ -1,5 +1,6 @@
 """Which files `bullpen run` sends."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from bullpen.cli.sync import note_unsent, work_tree_of
 from bullpen.config import Engines, Settings
 from bullpen.errors import ConfigError
+from bullpen.sources import work_tree
 from command_line import CommandLine
 from sources.trees import a_project
 
@@ -86,3 +88,28 @@ def test_a_home_that_would_be_sent_is_refused_before_it_is_made(
     assert ran.code == 2
     assert said in ran.err
     assert (sorted(project.rglob("*")), sorted(project.parent.iterdir())) == before
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "remedy"),
+    [
+        (
+            "fatal: detected dubious ownership in repository at '/srv/a b'\n"
+            "To add an exception for this directory, call:\n\n\tgit config --global --add safe.directory '/srv/a b'\n",
+            "git does not read this work tree, because another user owns it",
+            "If you trust it, run `git config --global --add safe.directory '/srv/a b'`; or use --no-sync.",
+        ),
+        ("fatal: one\n\nand another\n", "git cannot read this work tree: fatal: one; and another", "Correct that, or"),
+    ],
+)
+def test_what_git_says_of_a_work_tree_is_one_sentence_with_a_command_to_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch, said: str, text: str, remedy: str
+) -> None:
+    def git(directory: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess(words, 128, b"", said.encode())
+
+    monkeypatch.setattr(work_tree, "_git", git)
+    with pytest.raises(ConfigError) as refused:
+        work_tree_of(Settings(), HOME, None, False)
+    assert str(refused.value).endswith(text)
+    assert refused.value.remedy.startswith(remedy)

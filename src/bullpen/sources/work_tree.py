@@ -6,6 +6,7 @@ home of another pool.
 """
 
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -72,7 +73,14 @@ def _top_of(directory: Path) -> Path | None:
     said = os.fsdecode(found.stderr).strip()
     if "not a git repository" in said or "must be run in a work tree" in said:
         return None
-    raise ConfigError(f"{directory}: git cannot read this work tree: {said}", remedy=f"Correct that, or {NO_SYNC}.")
+    if "dubious ownership" in said:
+        # Its last line is the command, with the directory as git names it.
+        named = re.search(r"safe\.directory (.+)$", said)
+        command = f"git config --global --add safe.directory {named[1] if named else shlex.quote(str(directory))}"
+        text = f"{directory}: git does not read this work tree, because another user owns it"
+        raise ConfigError(text, remedy=f"If you trust it, run `{command}`; or {NO_SYNC}.")
+    reason = "; ".join(filter(None, map(str.strip, said.splitlines())))
+    raise ConfigError(f"{directory}: git cannot read this work tree: {reason}", remedy=f"Correct that, or {NO_SYNC}.")
 
 
 def _is_ignored(directory: Path) -> bool:
