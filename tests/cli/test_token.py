@@ -3,6 +3,7 @@
 import asyncio
 import builtins
 import json
+import re
 from typing import Any
 
 import pytest
@@ -122,3 +123,12 @@ def test_serve_without_its_extra_says_what_to_install(bullpen: CommandLine, monk
     assert "uvloop is not installed" in ran.err
     assert "-m pip install 'bullpen-ci[serve]'" in ran.err
     assert bullpen.left_behind == []
+
+
+def test_the_times_of_tokens_are_written_as_all_others(bullpen: CommandLine) -> None:
+    assert bullpen("token", "create", "--scope", "read", "--expires", "1d").code == 0
+    pattern = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert len(re.findall(pattern, bullpen("token", "list").out)) == 2
+    (token,) = bullpen("token", "list", "--json").answer["tokens"]
+    assert re.fullmatch(pattern, token["created"])
+    assert re.fullmatch(pattern, token["expires"])

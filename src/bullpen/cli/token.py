@@ -133,9 +133,10 @@ def _no_pool(home: Path) -> NotFound:
 
 
 def _row(token: "StoredToken") -> tuple[str, ...]:
+    from bullpen.model.ticket import format_time
     from bullpen.schema.upkeep import token_state
 
-    created, expires = (at.isoformat(timespec="seconds") if at else "" for at in (token.created, token.expires))
+    created, expires = (format_time(at) if at else "" for at in (token.created, token.expires))
     return token.name, token.scope, token_state(token, datetime.now(UTC)).value, created, expires or "never"
 
 

@@ -8,7 +8,7 @@ from bullpen.errors import BullpenError, FailureCause
 from bullpen.ports import StoredToken
 from bullpen.ports.health import Finding, Health
 from bullpen.refresh import Action
-from bullpen.schema.base import AnswerBody, WorkState, filled
+from bullpen.schema.base import AnswerBody, WorkState, filled, time_of
 
 
 class ActionAnswer(AnswerBody, frozen=True):
@@ -111,9 +111,9 @@ def token_of(token: StoredToken, now: datetime) -> TokenAnswer:
         TokenAnswer,
         token,
         state=token_state(token, now),
-        created=_time(token.created),
-        expires=_time(token.expires),
-        revoked=_time(token.revoked),
+        created=time_of(token.created),
+        expires=time_of(token.expires),
+        revoked=time_of(token.revoked),
     )
 
 
@@ -125,7 +125,3 @@ def token_state(token: StoredToken, now: datetime) -> TokenState:
     if token.revoked is not None:
         return TokenState.REVOKED
     return TokenState.VALID if token.is_valid(now) else TokenState.EXPIRED
-
-
-def _time(at: datetime | None) -> str | None:
-    return at.isoformat(timespec="seconds") if at else None
