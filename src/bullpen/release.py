@@ -172,5 +172,6 @@ async def _see_through(
     cleaning = [one for one in landed if one.state is IDLE]
     certain = await lifecycle.terminate(ports, settings, marked, by=by)
     fates = {one.id: InstanceFate.TERMINATED if one.id in certain else InstanceFate.TERMINATING for one in marked}
-    tell(ProgressReport(WorkPhase.RELEASE, f"deregistering and cleaning: {len(cleaning)}", total=len(cleaning)))
+    if cleaning:
+        tell(ProgressReport(WorkPhase.RELEASE, f"deregistering and cleaning: {len(cleaning)}", total=len(cleaning)))
     return fates | await offering.await_and_offer(ports, settings, cleaning, by=by, stop=stop)

@@ -365,3 +365,10 @@ def test_config_show_answers_in_json(bullpen: CommandLine) -> None:
     answer = bullpen("config", "show", "--json").answer
     assert answer["file"] is None
     assert {"name": "timings.idle", "value": 420.0, "origin": "default"} in answer["settings"]
+
+
+def test_the_release_of_a_run_without_runners_cleans_nothing_and_says_so(bullpen: CommandLine) -> None:
+    bullpen.make_pool()
+    ran = bullpen("release", "--run-id", "nope")
+    assert ran.code == 0
+    assert "cleaning" not in ran.err
