@@ -31,7 +31,7 @@ SCREENS = {  # file → the commands that are shown; each begins in the pool tha
     "status": ("bullpen status",),
 }
 PROJECT = "acme/widgets"  # the commands run in a directory of this name
-SHOWN_HOME = "/home/ada"  # where it seems to be: the path of the machine that makes the pictures is not shown
+SHOWN_HOME = "/home/you"  # where it seems to be: the path of the machine that makes the pictures is not shown
 COLUMNS, ROWS = 80, 200
 ESCAPE = re.compile(r"\x1b\[(?P<arguments>[0-9;?]*)(?P<verb>[A-Za-z])|\x1b[()][A-Z0-9]|\x1b[=>]")
 SPACE, CELL = "&#160;", 12.2  # as rich writes a space, and how wide it draws a character
