@@ -82,24 +82,8 @@ def run(arguments: Sequence[str]) -> int:
         complain("interrupted", remedy, cause=FailureCause.INTERRUPTED, as_json=as_json)
         return Interrupted.exit_code
     except click.UsageError as exc:
-        where = exc.ctx.command_path if exc.ctx else "bullpen"
-        text, remedy = exc.format_message(), f"Run `{where} --help` to list the options, with examples."
-        field = _option_of(exc)
-        if isinstance(exc, click.NoSuchOption):
-            meant = nearest(field, exc.possibilities or ())
-            text, remedy = f"{field}: no such option", f"Did you mean {meant}? {remedy}" if meant else remedy
-        elif isinstance(exc, click.MissingParameter) and exc.param is not None:
-            text = _missing(exc.param)
-        elif isinstance(exc, NO_SUCH_COMMAND):  # of a group, such as `bullpen job`
-            meant = nearest(exc.command_name, exc.possibilities or ())
-            text = f"{shortened(exc.command_name)}: no such command"
-            remedy = f"Did you mean `{where} {meant}`?" if meant else f"Run `{where} --help` to list the commands."
-        elif exc.ctx is not None and isinstance(exc, NoArgsIsHelpError):  # its message is the whole help
-            names = (
-                ", ".join(exc.ctx.command.list_commands(exc.ctx)) if isinstance(exc.ctx.command, click.Group) else ""
-            )
-            text, remedy = f"{where}: a command is missing", f"Name one of {names}. {remedy}"
-        complain(text, remedy, cause=FailureCause.CONFIGURATION, field=field, as_json=as_json)
+        text, remedy = _explained(exc)
+        complain(text, remedy, cause=FailureCause.CONFIGURATION, field=_option_of(exc), as_json=as_json)
         return exc.exit_code
     except AnswerLost as exc:
         if not isinstance(exc.__cause__, BrokenPipeError):  # the reader of the pipe has closed it, which is no error
@@ -124,6 +108,29 @@ def complete(instruction: str) -> int:
     from click.shell_completion import shell_complete
 
     return shell_complete(program, {}, "bullpen", "_BULLPEN_COMPLETE", instruction)
+
+
+def _explained(error: click.UsageError) -> tuple[str, str]:
+    """What is wrong, as every other mistake is named, and what to do."""
+    where, option = error.ctx.command_path if error.ctx else "bullpen", _option_of(error)
+    remedy = f"Run `{where} --help` to list the options, with examples."
+    match error:
+        case click.NoSuchOption():
+            meant = nearest(option, error.possibilities or ())
+            return f"{option}: no such option", f"Did you mean {meant}? {remedy}" if meant else remedy
+        case click.MissingParameter() if error.param is not None:
+            return _missing(error.param), remedy
+        case click.BadOptionUsage():
+            takes_none = "does not take" in error.format_message()
+            return f"{option}: must have {'no' if takes_none else 'a'} value", remedy
+        case _ if isinstance(error, NO_SUCH_COMMAND):  # of a group, such as `bullpen job`
+            meant = nearest(error.command_name, error.possibilities or ())
+            remedy = f"Did you mean `{where} {meant}`?" if meant else f"Run `{where} --help` to list the commands."
+            return f"{shortened(error.command_name)}: no such command", remedy
+        case NoArgsIsHelpError() if isinstance(error.ctx.command, click.Group):  # its message is the whole help
+            names = ", ".join(error.ctx.command.list_commands(error.ctx))
+            return f"{where}: a command is missing", f"Name one of {names}. {remedy}"
+    return error.format_message(), remedy
 
 
 def _missing(param: click.Parameter) -> str:
