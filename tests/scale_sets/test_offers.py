@@ -13,7 +13,7 @@ from bullpen.errors import BullpenError, PermissionDenied, Refused, SessionGone,
 from bullpen.model.scale_set import READY, RETIRING, State
 from bullpen.ports import JobMessage, JobMessageKind, SetMessage, SetStatistics
 from bullpen.scale_sets.listener import LONGEST_BACKOFF, SetListener
-from bullpen.scale_sets.offers import COUNTED_AFTER, MOST_CALLS, MOST_OPEN, JobOffers
+from bullpen.scale_sets.offers import COUNTED_AFTER, MOST_CALLS, MOST_OPEN, MOST_REFUSED, JobOffers
 from scale_sets.fixtures import SET, a_set_world, session, settings_of
 from scale_sets.test_listener import Spy, taken
 from set_builders import a_ready_set, rules
@@ -278,6 +278,27 @@ async def test_a_server_that_does_not_answer_is_not_asked_with_each_message() ->
             service.send(assigned=0)
         await asyncio.sleep(LONGEST_BACKOFF - 1)
         assert service.calls == 1
+
+
+async def test_a_server_that_refuses_every_call_holds_no_message_up_and_is_asked_again_later() -> None:
+    async with listening(READY) as (service, _, world):
+        service.failure = PermissionDenied("403")
+        service.send(*offered(*range(1, MOST_OPEN + 1)), assigned=0)
+        for _ in range(10):
+            service.send(assigned=0)
+        await asyncio.sleep(LONGEST_BACKOFF - 1)
+        assert (service.calls, session(world).message) == (1 + MOST_REFUSED, 11)
+        service.failure = None
+        await asyncio.sleep(120)
+        assert len(service.acquired) == MAX
+
+
+async def test_offers_behind_many_that_the_server_refuses_are_acquired_later() -> None:
+    async with listening(READY) as (service, _, _world):
+        service.poison = set(range(1, 6))
+        service.send(*offered(*range(1, 9)), assigned=0)
+        await asyncio.sleep(400)
+        assert sorted(service.acquired) == [6, 7, 8]
 
 
 async def test_the_next_holder_acquires_what_the_one_before_had_no_room_for() -> None:

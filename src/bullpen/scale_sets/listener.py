@@ -231,15 +231,24 @@ class SetListener:
         if self._time() < self._acquire_at:
             return
         try:
-            if await acquire(self._ports.scale_sets, session, self._offers, self.scale_set, counts):
-                self._unacquired = ""
-        except (Refused, SessionGone, Unavailable) as exc:
-            level = log.debug if str(exc) == self._unacquired else log.error
-            level("jobs of scale set cannot be acquired", set=self.name, error=exc)
-            self._unacquired = str(exc)
+            report = await acquire(self._ports.scale_sets, session, self._offers, self.scale_set, counts)
+        except (SessionGone, Unavailable) as exc:
+            self._report_unacquired(exc)
             if isinstance(exc, Unavailable):  # each call may take a minute, and messages wait behind it
                 again = exc.retry_after if isinstance(exc, Throttled) else 0.0
                 self._acquire_at = self._time() + max(again, LONGEST_BACKOFF)
+            return
+        if report.refusal is not None:
+            self._report_unacquired(report.refusal)
+        elif report.has_asked:
+            self._unacquired = ""
+        if report.gave_up:
+            self._acquire_at = self._time() + LONGEST_BACKOFF
+
+    def _report_unacquired(self, failure: BullpenError) -> None:
+        level = log.debug if str(failure) == self._unacquired else log.error
+        level("jobs of scale set cannot be acquired", set=self.name, error=failure)
+        self._unacquired = str(failure)
 
     async def _acknowledge(self, session: MessageSession) -> None:
         """All that is recorded; what fails is tried again before the next poll."""

@@ -10,20 +10,33 @@ so it is remembered, also in the record for the next holder, and acquired when t
 acquires nothing.
 
 One call asks for many offers, and one of them may be the reason why it fails. So after a failure the next call asks for
-one offer, and after each success for twice as many.
+one offer, and after each success for twice as many. Where several offers in a row are refused one by one and none was
+acquired before, the CI refuses the set, for example because of a missing permission: the others are not asked for.
 """
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 
 from bullpen.errors import Refused, SessionGone, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.scale_set import READY, ScaleSet
 from bullpen.model.set_session import OFFERED_LIMIT
 from bullpen.ports import JobMessage, JobMessageKind, MessageSession, ScaleSets, SetStatistics
 
 MOST_OPEN = OFFERED_LIMIT  # offers; of more, the oldest are forgotten
 MOST_CALLS = 30  # of one turn: each rids the set of as many offers of others as it has room for
+MOST_REFUSED = 3  # calls in a row for one offer each, without any that succeeded: messages wait behind them
 COUNTED_AFTER = 60.0  # seconds: a message that comes so long after an acquisition has counts that include it
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireReport:
+    """`has_asked` says whether there was any offer to ask for, and `refusal` is the last one. If `gave_up`, the next
+    offers would be refused, too."""
+
+    has_asked: bool
+    refusal: Refused | None = None
+    gave_up: bool = False
 
 
 class JobOffers:
@@ -77,13 +90,13 @@ class JobOffers:
 
 async def acquire(
     port: ScaleSets, session: MessageSession, offers: JobOffers, scale_set: ScaleSet, counts: SetStatistics
-) -> bool:
-    """Acquire until the set is full or no offer is left; returns whether there was any. An offer that the CI refuses
-    alone stays for the next time. Raise the last refusal at the end; Unavailable and SessionGone at once."""
+) -> AcquireReport:
+    """Acquire until the set is full or no offer is left. An offer that the CI refuses alone stays for the next time.
+    Raise Unavailable and SessionGone at once."""
     time = asyncio.get_running_loop().time
-    refused, calls = set[int](), 0
+    refused, calls, has_succeeded = set[int](), 0, False
     refusal: Refused | None = None
-    while calls < MOST_CALLS:
+    while calls < MOST_CALLS and (has_succeeded or len(refused) < MOST_REFUSED):
         if not (requests := offers.affordable(scale_set, counts, time(), refused)):
             break
         calls += 1
@@ -97,7 +110,6 @@ async def acquire(
             offers.put_back(requests)
             refused |= set(requests) if len(requests) == 1 else set()
         else:
+            has_succeeded = True
             offers.close(requests, acquired, time())
-    if refusal is not None:
-        raise refusal
-    return calls > 0
+    return AcquireReport(calls > 0, refusal, gave_up=not has_succeeded and len(refused) >= MOST_REFUSED)
