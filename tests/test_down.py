@@ -9,8 +9,9 @@ import pytest
 from bullpen.config import Engines, Settings
 from bullpen.down import TakenDown, down
 from bullpen.engines.memory import LoopClock, Memory, Rates, SeededChance
-from bullpen.errors import Unavailable
+from bullpen.errors import BullpenError, Outdated, PermissionDenied, Unavailable
 from bullpen.model.provision import OPEN
+from bullpen.model.worker import Worker
 from bullpen.pool import debts
 from bullpen.ports import Ports, Registration
 from bullpen.sim.agent import Temper
@@ -50,6 +51,42 @@ async def test_the_worker_of_what_did_not_end_stays() -> None:
         world.memory.yard.end = lambda machine_id: None  # type: ignore[method-assign]
         await taken_down(world)
         assert len(await world.ports().workers.listed(10)) == 1
+
+
+@pytest.mark.parametrize("failure", [PermissionDenied("the table may not be written"), Unavailable("away")])
+async def test_workers_that_cannot_be_closed_keep_no_runner_registered_and_no_queue(
+    failure: BullpenError, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_world() as world:
+        pool, ports = await with_pool(world, 2), world.ports()
+        retired = list[str]()
+        retire = ports.queue.retire
+
+        async def listed(*args: object) -> list[Worker]:
+            raise failure
+
+        async def noted(resource_class: str) -> None:
+            retired.append(resource_class)
+            await retire(resource_class)
+
+        ports.workers.listed = listed  # type: ignore[method-assign, assignment]
+        ports.queue.retire = noted  # type: ignore[method-assign]
+        assert await taken_down(world, ports) == TakenDown(tuple(pool), ())
+        assert retired == ["small"]
+        assert str(failure) in caplog.text
+
+
+async def test_a_newer_program_that_has_taken_over_the_store_stops_it() -> None:
+    async with a_world() as world:
+        await with_pool(world, 1)
+        ports = world.ports()
+
+        async def listed(*args: object) -> list[Worker]:
+            raise Outdated("the store is newer")
+
+        ports.workers.listed = listed  # type: ignore[method-assign, assignment]
+        with pytest.raises(Outdated):
+            await taken_down(world, ports)
 
 
 @pytest.mark.slow
