@@ -239,6 +239,29 @@ async def test_an_unknown_secret_of_a_known_id_takes_as_long_as_an_unknown_id(tm
         assert keys.may_be_new(drawn(Scope.READ, NOW, None)[1])
 
 
+async def test_a_read_that_is_cancelled_keeps_no_new_token_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        keys, at = house.context.keys, house.ports.clock.now().timestamp()
+        await keys.catch_up(at)  # the next read begins a second later
+        read, begun = house.ports.tokens.read, asyncio.Event()
+
+        async def slow() -> TokenBook:
+            is_first = not begun.is_set()
+            begun.set()
+            await asyncio.sleep(2 if is_first else 0)
+            return await read()
+
+        monkeypatch.setattr(house.ports.tokens, "read", slow)
+        cancelled = asyncio.create_task(keys.catch_up(at))
+        await asyncio.sleep(0)
+        tokens = [created_elsewhere(house, name) for name in ("new", "other")]
+        waiting = [asyncio.create_task(house.ask("GET", "/v1/status", token)) for token in tokens]
+        await begun.wait()
+        cancelled.cancel()
+        assert [one.status_code for one in await asyncio.gather(*waiting)] == [200, 200]
+
+
 async def test_an_unknown_token_is_a_503_while_the_tokens_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

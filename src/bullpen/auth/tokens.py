@@ -94,7 +94,8 @@ class Keys:
         self._known: dict[str, StoredToken] = {}
         self._required = False
         self._reading = asyncio.Lock()
-        self._reads = 0  # begun so far
+        self._begun = 0  # reads so far
+        self._ended = 0  # the number of the last one that has ended; one that was cancelled has not
         self._next_read = 0.0  # by the loop's clock: the first moment at which a caller may cause one
         self.learn(book or TokenBook())
 
@@ -117,9 +118,9 @@ class Keys:
     async def catch_up(self, now: float) -> None:
         """Return when a read that began after this call has ended. Callers share their reads, of which one begins each
         `LOOK_EVERY` seconds. Raise Unavailable if it failed."""
-        seen = self._reads
+        seen = self._begun
         async with self._reading:
-            if self._reads == seen:
+            if self._ended <= seen:
                 clock = asyncio.get_running_loop().time
                 if (pause := self._next_read - clock()) > 0:
                     await asyncio.sleep(pause)
@@ -129,7 +130,8 @@ class Keys:
             raise Unavailable("the tokens could not be read")
 
     async def _read(self, now: float) -> None:
-        self._reads += 1
+        self._begun += 1
+        number = self._begun
         try:
             async with asyncio.timeout(READ_WITHIN):
                 self.learn(await self._tokens.read())
@@ -140,6 +142,7 @@ class Keys:
                 log.warning("tokens cannot be read", error=why)
         else:
             self._failing_since = None
+        self._ended = number
 
     async def keep_current(self, clock: Clock, stop: asyncio.Event) -> None:
         """Refresh until `stop`: a token that is revoked anywhere is refused here about a second later."""
