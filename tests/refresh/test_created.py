@@ -1,6 +1,7 @@
 """Refresh and serve report as created what they created, and say what refused the rest."""
 
 import logging
+from collections import Counter
 
 import pytest
 
@@ -10,7 +11,9 @@ from bullpen.engines.memory.compute import NO_CAPACITY
 from bullpen.errors import PermissionDenied
 from bullpen.model.fleet import Cause, FleetError
 from bullpen.model.progress import ProgressReport
+from bullpen.model.ticket import UsageClass
 from bullpen.refresh import Action, Hindered
+from bullpen.refresh.launch import LaunchOrder, foresee
 from bullpen.sim.world import World
 from fixtures import a_world, machines, provisioned, refreshed, small
 
@@ -40,7 +43,14 @@ async def test_progress_differs_for_another_class_and_not_for_other_numbers() ->
         reports: list[ProgressReport] = []
         await refreshed(world, tell=reports.append)
         about = [report.about for report in reports if report.text.startswith("create")]
-        assert about == ["create: large", "create: small"]
+        assert about == ["create: large: the idle target is 1", "create: small: the idle target is 3"]
+
+
+async def test_progress_differs_for_another_reason_to_create() -> None:
+    async with a_world(settings=pool(9, small=1)) as world:
+        orders = [LaunchOrder("small", UsageClass.ON_DEMAND, 1, why) for why in ("the idle target is 1", "ci lacks 1")]
+        actions = [one for order in orders for one in await foresee(world.ports(), world.settings, order, Counter())]
+        assert [one.about for one in actions] == ["create: small: the idle target is 1", "create: small: ci lacks 1"]
 
 
 async def test_without_capacity_nothing_is_reported_as_created_and_the_refusal_is() -> None:

@@ -128,7 +128,7 @@ def _report(order: LaunchOrder, created: int, refusal: BullpenError | None) -> P
 
 def _actions(order: LaunchOrder, created: int, refused: int, refusal: BullpenError | None) -> tuple[Action, ...]:
     kind = order.resource_class + ("" if order.usage_class is UsageClass.ON_DEMAND else f" {order.usage_class}")
-    done = (Action("create", f"{created} × {kind}", order.why, kind=kind),) if created else ()
+    done = (Action("create", f"{created} × {kind}", order.why, kind=f"{kind}: {order.why}"),) if created else ()
     cannot = Action("cannot create", f"{refused} × {kind}", str(refusal), is_done=False, kind=kind)
     return (*done, cannot) if refused else done
 
