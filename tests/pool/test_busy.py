@@ -6,8 +6,10 @@ import pytest
 
 from bullpen.config import Settings, Timings
 from bullpen.controllers import Service
+from bullpen.model.activity import Activity, unnamed
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED, Instance
 from bullpen.model.signal import Heartbeat, Kind, Signal
+from bullpen.pool.busy import describe
 from bullpen.refresh.reap import OVERTIME
 from bullpen.release import ReleaseOutcome
 from bullpen.sim.agent import Temper
@@ -287,6 +289,18 @@ async def test_a_claim_past_its_threshold_is_spared_while_it_is_at_work() -> Non
         )
         await asyncio.sleep(665)
         assert machines(world) == [one]
+
+
+@pytest.mark.parametrize(
+    ("job", "shown"),
+    [
+        (unnamed("4711", "bullpen.i-1.0"), "runner bullpen.i-1.0 prepares a job"),
+        (Activity("acme/api", "9", 2, "4711", "r", "build"), "it executes job build of acme/api, run 9, attempt 2"),
+        (Activity("acme/api", "9", 2, "4711", "r"), "it executes a job of acme/api, run 9, attempt 2"),
+    ],
+)
+def test_a_reason_says_what_a_busy_instance_does(job: Activity, shown: str) -> None:
+    assert describe(job) == shown
 
 
 async def test_past_its_maximum_runtime_a_job_has_the_time_in_which_its_agent_ends_itself() -> None:

@@ -104,7 +104,8 @@ async def test_a_busy_instance_is_not_ended_because_the_ci_does_not_see_it() -> 
         begin_job(world, one)
         (action,) = await looks(world)
         assert (action.what, action.subject) == ("spare", one)
-        assert "job build of acme/widgets, run 4711, attempt 1" in action.reason
+        does = "it executes job build of acme/widgets, run 4711, attempt 1"
+        assert action.reason == f"{does}, but the CI sees no runner there"
         assert world.memory.tables.instances[one].state is RUNNING
 
 

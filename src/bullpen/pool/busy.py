@@ -126,11 +126,11 @@ async def spare(
 
 
 def describe(activity: Activity) -> str:
-    """The job, for people."""
+    """What the instance does, for people."""
     if not activity.is_named:
-        return f"a job that runner {activity.runner} prepares"
+        return f"runner {activity.runner} prepares a job"
     job = f"job {activity.job}" if activity.job else "a job"
-    return f"{job} of {activity.repository}, run {activity.run}, attempt {activity.attempt}"
+    return f"it executes {job} of {activity.repository}, run {activity.run}, attempt {activity.attempt}"
 
 
 def _is_short(one: Instance, now: datetime, lasts: float) -> bool:
@@ -159,4 +159,4 @@ async def _limit(ports: Ports, one: Instance, activity: Activity, now: datetime,
 
 
 def _sparing(one: Instance, activity: Activity, now: datetime, until: datetime, by: str) -> Change[Instance]:
-    return instances.spare(one, instances.Spared(at=now, by=by, why=f"it executes {describe(activity)}", until=until))
+    return instances.spare(one, instances.Spared(at=now, by=by, why=describe(activity), until=until))

@@ -109,7 +109,7 @@ async def _claimed(ports: Ports, settings: Settings, late: Sequence[Instance], n
 
 def _sparing(ports: Ports, settings: Settings, late: Sequence[Instance], at_work: Mapping[str, Activity]) -> Plan:
     return Plan(
-        tuple(Action("spare", id, f"it executes {busy.describe(job)}", kind="job") for id, job in at_work.items()),
+        tuple(Action("spare", id, busy.describe(job), kind="job") for id, job in at_work.items()),
         partial(busy.spare, ports, settings, late, at_work, by=BY),
     )
 

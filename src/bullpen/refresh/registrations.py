@@ -26,6 +26,7 @@ from bullpen.refresh import ghost_members
 from bullpen.refresh.action import BY, Action, Plan, alarm
 from bullpen.refresh.sightings import seen_twice
 
+UNSEEN_RUNNER = "the CI sees no runner there"
 UNSEEN = "its agent is alive, but the CI sees no runner there"
 UNREGISTERED = "GitHub refuses to register a runner for its scale set"
 INSTANCE_GONE = "a registered runner whose instance is gone"
@@ -124,7 +125,7 @@ async def _unseen(
     living = [id for id in confirmed if pulses[id].is_recent(ports.clock.now(), settings.timings.alive)]
     at_work = busy.activities(settings, pulses)
     if held_up := [id for id in living if id in at_work]:
-        reasons = {id: f"{UNSEEN}, and {busy.describe(at_work[id])} runs on it" for id in held_up}
+        reasons = {id: f"{busy.describe(at_work[id])}, but {UNSEEN_RUNNER}" for id in held_up}
         yield alarm(*(Action("spare", id, reason, kind="job") for id, reason in reasons.items()))
     if condemned := [missing[id] for id in living if id not in at_work]:
         yield Plan(
