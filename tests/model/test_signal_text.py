@@ -39,9 +39,18 @@ def test_the_version_of_a_machine_is_not_that_of_a_refusal() -> None:
     assert has_runner("") == ""
 
 
-def test_the_reason_of_a_failure_names_the_refused_version_as_its_signal_does() -> None:
-    signal = Signal("i-1", Kind.REG_FAILED, "run", "round", 1, refuses_runner("2.1.0", WORDS))
-    assert refused_version(signal.failure) == "2.1.0"
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (refuses_runner("2.1.0", WORDS), f"UD_REG_FAILED: {WORDS}"),
+        (busy("a job runs"), "UD_REG_FAILED: a job runs"),
+        (f"{WORDS}; refused-runner=2.1.0", f"UD_REG_FAILED: {WORDS}"),
+        ("the disk is full", "UD_REG_FAILED: the disk is full"),
+        ("", "UD_REG_FAILED"),
+    ],
+)
+def test_the_reason_of_a_failure_has_only_the_words(text: str, shown: str) -> None:
+    assert Signal("i-1", Kind.REG_FAILED, "run", "round", 1, text).failure == shown
 
 
 @pytest.mark.parametrize(
@@ -64,7 +73,7 @@ def test_words_for_people_are_never_a_fact(text: str) -> None:
 
 def test_the_texts_of_agents_of_version_0_1_are_understood() -> None:
     refused = f"{WORDS}; refused-runner=2.1.0; its last lines:\nstops"
-    assert refused_version(refused) == refused_version(f"UD_REG_FAILED: {refused}") == "2.1.0"
+    assert refused_version(refused) == "2.1.0"
     assert runner_version("runner=2.336.0") == "2.336.0"
     assert SignalText.parse("busy: job build of acme/widgets, run 4711, has not ended yet").fact is Fact.BUSY
 

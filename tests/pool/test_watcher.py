@@ -10,6 +10,7 @@ from bullpen.engines.memory import Faults, LoopClock, Memory, Rates
 from bullpen.engines.memory.signals import MemorySignals
 from bullpen.errors import Unavailable
 from bullpen.model.signal import Heartbeat, Kind, Signal
+from bullpen.model.signal_text import refuses_runner
 from bullpen.pool.watcher import SignalFailed, SignalReached, Watcher, reaching
 from bullpen.ports import Ports
 
@@ -87,6 +88,16 @@ async def test_a_failure_ends_the_wait_with_its_text() -> None:
             SignalFailed("UD_REG_FAILED: bad token"),
         )
     assert now() < 1
+
+
+async def test_a_refused_version_is_apart_from_the_words_of_its_failure() -> None:
+    post = Post()
+    post.signal("i", Kind.REG_FAILED, text=refuses_runner("2.1.0", "GitHub refuses it"))
+    async with post.watcher as watcher:
+        assert await watcher.first({"i": reaching(Kind.REG_OK, "r")}, 10.0) == (
+            "i",
+            SignalFailed("UD_REG_FAILED: GitHub refuses it", "2.1.0"),
+        )
 
 
 async def test_fifty_callers_cost_one_read_per_tick() -> None:

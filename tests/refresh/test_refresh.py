@@ -18,6 +18,7 @@ from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.progress import ProgressReport
 from bullpen.model.provision import ABORTED, COMMITTED
 from bullpen.model.signal import Kind, Signal
+from bullpen.model.signal_text import refuses_runner
 from bullpen.model.worker import ACTIVE, INACTIVE
 from bullpen.ports import Gap, Sighting
 from bullpen.ports.health import Finding
@@ -405,16 +406,23 @@ async def test_a_record_whose_machine_is_gone_is_ended() -> None:
         assert records(world)[0].owes is None
 
 
-async def test_the_last_failure_of_a_machine_is_the_reason_of_its_end() -> None:
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("the disk was full\nno space left on device", "the disk was full\nno space left on device"),
+        (refuses_runner("2.1.0", "GitHub refuses it"), "GitHub refuses it"),
+    ],
+)
+async def test_the_last_failure_of_a_machine_is_the_reason_of_its_end(text: str, shown: str) -> None:
     async with a_world() as world:
         (one,) = await with_pool(world, 1)
         (record,) = records(world)
-        words = Signal(one, Kind.FAILED, "", record.round, 999, "the disk was full\nno space left on device")
+        words = Signal(one, Kind.FAILED, "", record.round, 999, text)
         await world.ports().signals.report(words)
         world.memory.yard.end(one)
         await refreshed(world)
         expired = next(line for line in world.memory.tables.stories[one] if line.step == "expire")
-        assert expired.why == "its machine is gone: the disk was full\nno space left on device"
+        assert expired.why == f"its machine is gone: {shown}"
 
 
 async def test_a_registration_without_an_instance_is_removed_when_seen_twice() -> None:

@@ -79,8 +79,13 @@ class Signal:
 
     @property
     def failure(self) -> str:
-        """What a failure reports, for the reasons of records."""
-        return f"{self.kind}: {self.text}" if self.text else self.kind.value
+        """What a failure reports, for people: without a fact, which only programs read."""
+        return f"{self.kind}: {self.words}" if self.words else self.kind.value
+
+    @property
+    def words(self) -> str:
+        """The text for people."""
+        return SignalText.parse(self.text).words
 
 
 @dataclass(frozen=True, slots=True)

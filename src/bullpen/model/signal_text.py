@@ -26,12 +26,11 @@ class Fact(StrEnum):
 
 
 _VERSION = r"[0-9]+(?:\.[0-9]+){1,3}"
-_KIND = r"UD_[A-Z_]+: "  # `Signal.failure` has it in front
 _WITH_VERSION = re.compile(
-    rf"(?:{_KIND})?(?P<fact>{Fact.RUNNER}|{Fact.REFUSED_RUNNER})=(?P<value>{_VERSION})(?:: (?P<words>.*))?",
+    rf"(?P<fact>{Fact.RUNNER}|{Fact.REFUSED_RUNNER})=(?P<value>{_VERSION})(?:: (?P<words>.*))?",
     re.ASCII | re.DOTALL,
 )
-_BUSY = re.compile(rf"(?:{_KIND})?(?P<fact>{Fact.BUSY}):(?P<value>) ?(?P<words>.*)", re.ASCII | re.DOTALL)
+_BUSY = re.compile(rf"(?P<fact>{Fact.BUSY}):(?P<value>) ?(?P<words>.*)", re.ASCII | re.DOTALL)
 _OF_0_1 = re.compile(
     rf"(?P<words>.*GitHub refuses runner version {_VERSION}: use a newer one);"
     rf" {Fact.REFUSED_RUNNER}=(?P<value>{_VERSION})\b",
@@ -50,7 +49,7 @@ class SignalText:
 
     @classmethod
     def parse(cls, text: str) -> "SignalText":
-        """The parts of a signal's text, or of its `failure`."""
+        """The parts of a signal's text."""
         if found := _WITH_VERSION.fullmatch(text) or _BUSY.fullmatch(text):
             return cls(found["words"] or "", Fact(found["fact"]), found["value"])
         if found := _OF_0_1.match(text):
@@ -88,6 +87,6 @@ def runner_version(text: str) -> str | None:
 
 
 def refused_version(text: str) -> str | None:
-    """The version that the CI refuses; None if the text, or failure, is about something else."""
+    """The version that the CI refuses; None if the text is about something else."""
     said = SignalText.parse(text)
     return said.value if said.fact is Fact.REFUSED_RUNNER else None

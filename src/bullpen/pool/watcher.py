@@ -11,6 +11,7 @@ from typing import Self
 from bullpen.config import Timings
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.signal import Kind, Pulse
+from bullpen.model.signal_text import refused_version
 from bullpen.ports import Clock, Signals
 
 
@@ -23,9 +24,11 @@ class SignalReached:
 
 @dataclass(frozen=True, slots=True)
 class SignalFailed:
-    """The agent reported a failure in this round: waiting longer does not help."""
+    """The agent reported a failure in this round: waiting longer does not help. `refused_version` is that of its
+    runner, if that is why."""
 
     reason: str
+    refused_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def reaching(kind: Kind, round: str) -> Judge:
         if signal is None:
             return None
         if signal.fails(round):
-            return SignalFailed(signal.failure)
+            return SignalFailed(signal.failure, refused_version(signal.text) or "")
         return SignalReached(signal.kind) if signal.proves(kind, round) else None
 
     return judge

@@ -144,7 +144,7 @@ async def validate(watcher: Watcher, timings: Timings, created: Instance) -> Non
                 f"{created.id} did not get ready within {timings.validation:g} s",
                 remedy=f"{LOG} while it lives, and at timings.validation if its pre-runner script takes long.",
             )
-        case (_, SignalFailed(reason)):
+        case (_, SignalFailed(reason=reason)):
             raise ProvisionFailed(
                 f"{created.id} failed: {reason}",
                 remedy="Fix the step that the signal names: the boot, the pre-runner script or the registration.",

@@ -18,6 +18,7 @@ class Holdings:
         self.held: dict[str, Member] = {}
         self.losers: dict[str, tuple[Instance, Origin, str]] = {}  # given back, deregistration awaited
         self.discarded: list[Discarded] = []
+        self.refused_versions: dict[str, str] = {}  # of runners that could not register for that reason, by instance
         self.collisions = 0
         self.tried: dict[str, None] = {}  # every instance of which a claim was sent, whatever became of it
         self._claims: dict[str, tuple[Change[Instance], asyncio.Task[list[Any]]]] = {}

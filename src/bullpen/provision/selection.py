@@ -136,6 +136,8 @@ class ClaimWorker:
                     continue
                 id, verdict = answer
                 if isinstance(verdict, SignalFailed):
+                    if verdict.refused_version:
+                        self.holdings.refused_versions[id] = verdict.refused_version
                     await self.condemn(contenders.pop(id).claimed, verdict.reason)
                 elif isinstance(verdict, HeartbeatStale):
                     contenders[id].hedge_at = loop.time()

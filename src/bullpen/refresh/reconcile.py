@@ -61,7 +61,7 @@ async def _gone(
     pulses = await ports.signals.read([one.id for one in gone]) if gone else {}
     for one in gone:
         signal = pulses[one.id].signal
-        failure = f": {signal.text}" if signal is not None and signal.fails(one.round) and signal.text else ""
+        failure = f": {signal.words}" if signal is not None and signal.fails(one.round) and signal.words else ""
         why = f"its machine is gone{failure}"
         if is_member(one):
             yield lost_members.ending(ports, settings, [one], {one.id: why}, machine_is_gone=True)

@@ -91,9 +91,9 @@ class ClaimBurst:
         return list(self._holdings.tried)
 
     @property
-    def failures(self) -> dict[str, str]:
-        """Why instances could not serve the set, by id."""
-        return {one.instance_id: one.reason for one in self._holdings.discarded}
+    def refused_versions(self) -> dict[str, str]:
+        """The versions of runners that the CI refused to register, by instance."""
+        return dict(self._holdings.refused_versions)
 
     async def run(self, count: int, on_change: Callable[[], None]) -> int:
         """Returns how many the pool did not have. Raise as the store does: then what was claimed is left to the next

@@ -40,11 +40,8 @@ class RefusedVersions:
         self.hindrance = ""
         """Why no machine can help at the moment; empty if one can."""
 
-    def note(self, instance_id: str, text: str) -> None:
-        """An agent reports a failure."""
-        version = refused_version(text)
-        if version is None:
-            return
+    def note(self, instance_id: str, version: str) -> None:
+        """An agent reports that the CI refuses its version."""
         if version not in self._seen_at:
             log.error("GitHub refuses a runner version", set=self._set_name, version=version, instance=instance_id)
         self._seen_at[version] = asyncio.get_running_loop().time()
@@ -55,9 +52,9 @@ class RefusedVersions:
         failed = []
         for one in members:
             signal = pulses[one.id].signal
-            if signal is not None and signal.fails(one.round) and refused_version(signal.text) is not None:
+            if signal is not None and signal.fails(one.round) and (version := refused_version(signal.text)):
                 failed.append(one)
-                self.note(one.id, signal.text)
+                self.note(one.id, version)
         time = asyncio.get_running_loop().time()
         self._seen_at = {version: at for version, at in self._seen_at.items() if time - at < YOUNG}
         if not self._seen_at:

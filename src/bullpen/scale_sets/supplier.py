@@ -206,8 +206,8 @@ class Supplier:
         for task in [task for task in self._bursts if task.done()]:
             burst = self._bursts.pop(task)
             self._watch.expect(burst.tried)
-            for id, why in burst.failures.items():
-                self._versions.note(id, why)
+            for id, version in burst.refused_versions.items():
+                self._versions.note(id, version)
             if task.cancelled():
                 continue
             failure = task.exception()
