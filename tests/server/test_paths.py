@@ -60,7 +60,7 @@ async def test_a_run_id_that_clients_take_out_of_paths_is_refused_by_name(tmp_pa
         ):
             answer = await house.ask("POST", path, json=body)
             assert (answer.status_code, answer.json()["field"]) == (400, "runId")
-            assert "not . or .." in answer.json()["error"]
+            assert "must not be . or .., and must not begin" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("id", ["", ".", ".."])

@@ -97,7 +97,7 @@ def is_run_id(text: str) -> bool:
 
 
 def run_id_allowed() -> str:
-    return f"{word_allowed(RUN_ID_LENGTH)}, not {' or '.join(DOTS)}, and must {NOT_RESERVED}"
+    return f"{word_allowed(RUN_ID_LENGTH)}, must not be {' or '.join(DOTS)}, and must {NOT_RESERVED}"
 
 
 def word_allowed(longest: int) -> str:
