@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.model import limits
 from bullpen.schema import remedies, requests
 from bullpen.schema.base import RequestBody
+from bullpen.schema.error import ErrorAnswer
 from bullpen.schema.remedies import DESCRIBED
 from bullpen.schema.sources import AskMissing
 from bullpen.server import mistakes
 from bullpen.server.mistakes import of_decoding
+from bullpen.server.problems import meant, nearest
 from server.fixtures import a_house
 
 NUMBER = "must be a whole number from 0 to 9007199254740992"
@@ -163,6 +166,56 @@ async def test_a_refused_value_is_shown_with_what_is_allowed_and_what_was_meant(
         assert (answer["field"], answer["value"], answer["allowed"]) == (field, value, allowed)
         assert answer["remedy"].startswith(remedy or DESCRIBED)
         assert answer["error"].startswith(f"{field} ")
+
+
+def answer_to(body: bytes, kind: Any) -> ErrorAnswer:
+    with pytest.raises(msgspec.DecodeError) as raised:
+        msgspec.json.decode(body, type=kind)
+    return of_decoding(raised.value, kind, body).answer
+
+
+LONG: list[tuple[Any, Any]] = [
+    (HeartbeatRequest, {"workerInstanceKey": "w", "k" * 100_000: 1}),
+    (HeartbeatRequest, {"workerInstanceKey": "w", "token" * 20_000: 1}),
+    (HeartbeatRequest, {"workerInstanceKey": "w", "a." * 50_000: 1}),
+    (HeartbeatRequest, {"workerInstanceKey": "w", "metadata": {"a[0]." * 20_000: 1}}),
+    (HeartbeatRequest, {"workerInstanceKey": "w", "x' - at `$." + "metadata." * 10_000: 1}),
+    (HeartbeatRequest, {"workerInstanceKey": "w", "activity": "x" * 100_000}),
+    (HeartbeatRequest, {"workerInstanceKey": "w", "metadata": {"capabilities": ["a b"] + ["x"] * 60}}),
+    (requests.ProvisionRun, {"count": 1, "usageClass": "spot" * 25_000}),
+    (requests.ProvisionRun, {"count": "\x01" * 100_000}),
+    (requests.ProvisionRun, ["x"] * 10_000),
+]
+MOST_CALLS = 5_000
+
+
+@pytest.mark.parametrize(("kind", "body"), LONG)
+def test_the_time_for_an_error_does_not_grow_with_the_text_that_was_sent(kind: Any, body: Any) -> None:
+    """The loop of the server makes the errors: the calls are counted, since a time would depend on the machine."""
+    sent = msgspec.json.encode(body)
+    answer_to(b"{}", kind)  # what is cached is
+    with pytest.raises(msgspec.DecodeError) as raised:
+        msgspec.json.decode(sent, type=kind)
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        of_decoding(raised.value, kind, sent)
+    finally:
+        sys.setprofile(before)
+    assert 0 < calls < MOST_CALLS
+
+
+@pytest.mark.parametrize("length", [64, 65])
+def test_near_misses_are_looked_for_up_to_a_length(length: int) -> None:
+    name = "sessionToken".ljust(length, "x")
+    assert nearest(name, [name[:-1] + "y"]) == (name[:-1] + "y" if length == 64 else "")
+    assert meant(name, f"one of a, {name.lower()}") == (f"Did you mean {name.lower()}?" if length == 64 else None)
 
 
 def test_every_pattern_of_a_request_has_words() -> None:

@@ -7,7 +7,6 @@ or unknown, is taken from their texts; what is allowed follows from the type, wh
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, get_args
 
@@ -19,7 +18,7 @@ from bullpen.liveness.schema import BadText, located
 from bullpen.model import limits
 from bullpen.schema.requests import RunId
 from bullpen.schema.sources import Sha256
-from bullpen.server.problems import ONE_OF, Problem, bad_input, meant, shown
+from bullpen.server.problems import LONGEST_MISSPELT, ONE_OF, Problem, bad_input, meant, nearest, shown
 
 SECRETS = frozenset({"token", "authorization", "sessionToken"})
 """Fields whose texts no answer repeats."""
@@ -32,6 +31,7 @@ PATTERNS = {
     get_args(Sha256)[1].pattern: "64 hexadecimal digits in lower case",
 }
 NO_FIELD, UNKNOWN = "object missing required field", "object contains unknown field"
+STEP = re.compile(r"[^.\[\]]+")
 NUMBERS: dict[type[inspect.Type], str] = {inspect.IntType: "a whole number", inspect.FloatType: "a number"}
 CONTAINERS = {list: "a list", dict: "an object", type(None): "null"}
 MOST_VALUES = 20  # that a message names
@@ -102,14 +102,20 @@ def wrong(field: str, value: object, allowed: str) -> Problem:
 
 def unknown(field: str, name: str, known: list[str], value: object, what: str) -> Problem:
     """A field or a parameter that there is not."""
-    near = get_close_matches(name, known, 1) or [one for one in known if name.lower() in one.lower()]
+    near = nearest(name, known) or _with_part(name, known)
     return bad_input(
         f"{shown(field)}: no such {what}",
         shown(field),
         None if isinstance(value, list | dict) or name in SECRETS else value,
         f"one of {', '.join(known)}" if known else f"no {what}s",
-        remedy=f"Did you mean {near[0]}?" if near else "Leave it out.",
+        remedy=f"Did you mean {near}?" if near else "Leave it out.",
     )
+
+
+def _with_part(name: str, known: list[str]) -> str:
+    """The first known name that this one is a part of."""
+    part = name.lower() if 0 < len(name) <= LONGEST_MISSPELT else ""
+    return next((one for one in known if part in one.lower()), "") if part else ""
 
 
 def allowed_by(kind: Any, **bounds: Any) -> str:
@@ -143,8 +149,10 @@ def _info(kind: Any) -> inspect.Type:
 
 def _type_at(kind: Any, path: str) -> inspect.Type | None:
     found: inspect.Type | None = _info(kind) if kind is not None else None
-    for step in re.findall(r"[^.\[\]]+", path):
-        found = next((inner for one in _parts(found) if (inner := _inner(one, step)) is not None), None)
+    for step in STEP.finditer(path):
+        if found is None:  # the rest of the path may be long
+            break
+        found = next((inner for one in _parts(found) if (inner := _inner(one, step[0])) is not None), None)
     return found
 
 
@@ -219,11 +227,14 @@ def _given(body: bytes, path: str) -> object:
         found: Any = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    for step in re.findall(r"[^.\[\]]+", path):
+    for found_step in STEP.finditer(path):
+        step = found_step[0]
         if isinstance(found, list) and step.isdigit() and int(step) < len(found):
             found = found[int(step)]
         elif isinstance(found, dict):
             found = found.get(step)
+            if found is None:
+                return None
         else:
             return None
     return found

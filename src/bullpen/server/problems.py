@@ -1,7 +1,7 @@
 """Error answers: one JSON object that names the field, without a trace or a secret."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from litestar.exceptions import HTTPException, SerializationException
@@ -58,6 +58,7 @@ REMEDIES = {  # of a request that does not get as far as the pool
 }
 ONE_OF = "one of "
 SHOWN = 100  # characters of a caller's own value: enough to recognise it, too few to fill a log
+LONGEST_MISSPELT = 64  # characters of a text whose near misses are looked for: the time grows with its length
 
 
 class Problem(Exception):
@@ -145,9 +146,16 @@ def of_error(error: BullpenError) -> Problem:
 
 def meant(value: object, allowed: str) -> str | None:
     """A remedy with the one of the allowed values that looks like this one, if one does."""
-    known = allowed.removeprefix(ONE_OF).split(", ") if allowed.startswith(ONE_OF) else []
-    near = get_close_matches(str(value).lower(), known, 1)
-    return f"Did you mean {near[0]}?" if near else None
+    if not allowed.startswith(ONE_OF):
+        return None
+    near = nearest(shown(value, LONGEST_MISSPELT + 1).lower(), allowed.removeprefix(ONE_OF).split(", "))
+    return f"Did you mean {near}?" if near else None
+
+
+def nearest(text: str, known: Sequence[str]) -> str:
+    """The one of the known texts that looks most like this one; empty if none does, or if this one is long."""
+    near = get_close_matches(text, known, 1) if 0 < len(text) <= LONGEST_MISSPELT else []
+    return near[0] if near else ""
 
 
 def _later(error: BullpenError, seconds: float) -> Problem:
@@ -185,5 +193,6 @@ def shown(value: object, most: int = SHOWN) -> str:
     """A caller's value as the answer shows it: printable, and of at most so many characters."""
     if value is None:
         return ""
-    text = "".join(char if char.isprintable() else "?" for char in str(value))
+    found = (value if isinstance(value, str) else str(value))[: most + 1]  # first: a body may be one long text
+    text = "".join(char if char.isprintable() else "?" for char in found)
     return text if len(text) <= most else f"{text[: most - 1]}…"
