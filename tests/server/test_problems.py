@@ -104,7 +104,8 @@ JOBS = [
         "a text of at most 32768 characters",
         "",
     ),
-    (b'{"runId": "r", "command": []}', "command", "command: must be {}, not a list", LIST, ""),
+    (b'{"runId": "r", "command": []}', "command", "command: must be {}", LIST, ""),
+    (b'{"runId": "r", "command": {}}', "command", "command: must be {}, not an object", LIST, ""),
     (b'{"runId": "r", "command": ["a"], "index": []}', "index", "index: must be {}, not a list", INDEX, ""),
     (b"[]", "body", "body: must be {}, not a list", "an object", ""),
     (b"", "body", "body: is missing: must be an object", None, ""),
@@ -168,10 +169,61 @@ async def test_a_refused_value_is_shown_with_what_is_allowed_and_what_was_meant(
         assert answer["error"].startswith(f"{field} ")
 
 
+LEASE = f"leaseSeconds: {NUMBER} or null"
+EXTRA = "must be a text of at most 1024 characters"
+UNTOLD: list[tuple[Any, bytes, str, str]] = [
+    # kind, body, field, error
+    (HeartbeatRequest, b'{"workerInstanceKey": "w", "leaseSeconds": 1e999}', "leaseSeconds", LEASE),
+    (HeartbeatRequest, b'{"workerInstanceKey": "w", "token": -1, "domain": 1e999}', "token", f"token: {NUMBER}"),
+    (
+        requests.ProvisionRun,
+        b'{"count": ' + b"9" * 5000 + b"}",
+        "count",
+        "count: must be a whole number from 1 to 1000",
+    ),
+    (requests.ProvisionRun, b'{"count": null}', "count", "count: must be a whole number from 1 to 1000, not null"),
+    (
+        HeartbeatRequest,
+        b'{"workerInstanceKey": "w", "metadata": {"extras": {"a.b": 5}}}',
+        "metadata.extras[...]",
+        f"metadata.extras[...]: {EXTRA}",
+    ),
+    (
+        HeartbeatRequest,
+        b'{"workerInstanceKey": "w", "metadata": {"extras": {"a": [], "...": 1}}}',
+        "metadata.extras[...]",
+        f"metadata.extras[...]: {EXTRA}",
+    ),
+    (
+        HeartbeatRequest,
+        b'{"workerInstanceKey": "w", "metadata": {"extras": {"%s": "a"}}}' % (b"x" * 129),
+        "metadata.extras",
+        "metadata.extras: each name must be a text of at most 128 characters",
+    ),
+    (
+        HeartbeatRequest,
+        msgspec.json.encode({"workerInstanceKey": "w", "metadata": {"extras": {str(i): "a" for i in range(65)}}}),
+        "metadata.extras",
+        "metadata.extras: must be an object of at most 64 entries",
+    ),
+]
+
+
 def answer_to(body: bytes, kind: Any) -> ErrorAnswer:
     with pytest.raises(msgspec.DecodeError) as raised:
         msgspec.json.decode(body, type=kind)
     return of_decoding(raised.value, kind, body).answer
+
+
+@pytest.mark.parametrize(("kind", "body", "field", "error"), UNTOLD, ids=[row[3] for row in UNTOLD])
+def test_an_error_says_nothing_of_a_value_that_it_cannot_tell(kind: Any, body: bytes, field: str, error: str) -> None:
+    answer = answer_to(body, kind)
+    assert (answer.field, answer.error, answer.value) == (field, error, "")
+
+
+def test_the_value_of_an_unknown_field_is_found_by_its_whole_name() -> None:
+    answer = answer_to(b'{"count": 1, "wait": 3, "a.b": 2}', requests.ProvisionRun)
+    assert (answer.field, answer.value) == ("a.b", "2")
 
 
 LONG: list[tuple[Any, Any]] = [

@@ -8,7 +8,7 @@ or unknown, is taken from their texts; what is allowed follows from the type, wh
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 from litestar.exceptions import ValidationException
@@ -31,10 +31,19 @@ PATTERNS = {
     get_args(Sha256)[1].pattern: "64 hexadecimal digits in lower case",
 }
 NO_FIELD, UNKNOWN = "object missing required field", "object contains unknown field"
-STEP = re.compile(r"[^.\[\]]+")
 NUMBERS: dict[type[inspect.Type], str] = {inspect.IntType: "a whole number", inspect.FloatType: "a number"}
 CONTAINERS = {list: "a list", dict: "an object", type(None): "null"}
 MOST_VALUES = 20  # that a message names
+ANY_ENTRY = "[...]"  # in a path of msgspec: one of the values of an object, which one it does not say
+STEP = re.compile(r"\[\.\.\.\]|[^.\[\]]+")
+NAME_IN = "key` in `$."  # begins a path of msgspec: of a name in an object
+
+
+class _UnknownValue:
+    """Stands for a value that cannot be told from the body, or that no answer repeats."""
+
+
+UNKNOWN_VALUE: Final = _UnknownValue()
 
 
 def of_decoding(
@@ -73,7 +82,8 @@ def mistake(error: msgspec.ValidationError, kind: Any = None, body: bytes = b"",
         allowed = allowed_at(kind, "") or "JSON"
         return bad_input(f"body: is missing: must be {allowed}", "body", allowed=allowed)
     if isinstance(error.__cause__, BadText):
-        return bad_input(f"{path}: {text}", path, _given(body, path), text.partition(" must ")[2].removeprefix("be "))
+        allowed = text.partition(" must ")[2].removeprefix("be ")
+        return bad_input(f"{path}: {text}", path, _single(_given(body, path)), allowed)
     if text.startswith((NO_FIELD, UNKNOWN)):
         name = text.rpartition(" '")[2].rstrip("'")
         parent = "" if path == name else path
@@ -81,18 +91,26 @@ def mistake(error: msgspec.ValidationError, kind: Any = None, body: bytes = b"",
         if text.startswith(NO_FIELD):
             allowed = allowed_at(kind, field)
             return bad_input(f"{field}: is missing{_must_be(allowed)}", field, allowed=allowed)
-        return unknown(field, name, fields_at(kind, parent), _given(body, field), "field")
+        return unknown(field, name, fields_at(kind, parent), _entry(_given(body, parent), name), "field")
+    if path.startswith(NAME_IN):
+        path = path.removeprefix(NAME_IN)
+        allowed = _allowed_names(kind, path)
+        return bad_input(f"{shown(path)}: each name must be {allowed}", shown(path), allowed=allowed)
     allowed = allowed_at(kind, path)
+    value = _given(body, path)
     if not allowed:
-        return bad_input(f"{path or 'body'}: {text}", path or "body", _given(body, path))
-    return wrong(path or "body", _given(body, path), allowed)
+        field = shown(path) or "body"
+        return bad_input(f"{field}: {shown(text)}", field, _single(value))
+    return wrong(path or "body", value, allowed)
 
 
 def wrong(field: str, value: object, allowed: str) -> Problem:
     """A value that is not allowed."""
     if (kind := CONTAINERS.get(type(value))) is not None:
-        return bad_input(f"{field}: must be {allowed}, not {kind}", field, allowed=allowed)
-    if field.rpartition(".")[2] in SECRETS and isinstance(value, str):
+        is_of_kind = any(one.startswith(kind) for one in allowed.split(" or "))  # only too long or too short
+        but = "" if is_of_kind else f", not {kind}"
+        return bad_input(f"{field}: must be {allowed}{but}", field, allowed=allowed)
+    if value is UNKNOWN_VALUE or (field.rpartition(".")[2] in SECRETS and isinstance(value, str)):
         return bad_input(f"{field}: must be {allowed}", field, allowed=allowed)
     if isinstance(value, bool):
         value = str(value).lower()
@@ -106,7 +124,7 @@ def unknown(field: str, name: str, known: list[str], value: object, what: str) -
     return bad_input(
         f"{shown(field)}: no such {what}",
         shown(field),
-        None if isinstance(value, list | dict) or name in SECRETS else value,
+        None if name in SECRETS else _single(value),
         f"one of {', '.join(known)}" if known else f"no {what}s",
         remedy=f"Did you mean {near}?" if near else "Leave it out.",
     )
@@ -116,6 +134,11 @@ def _with_part(name: str, known: list[str]) -> str:
     """The first known name that this one is a part of."""
     part = name.lower() if 0 < len(name) <= LONGEST_MISSPELT else ""
     return next((one for one in known if part in one.lower()), "") if part else ""
+
+
+def _single(value: object) -> object:
+    """A value to show, if it is neither unknown nor has others in it."""
+    return None if isinstance(value, list | dict | _UnknownValue) else value
 
 
 def allowed_by(kind: Any, **bounds: Any) -> str:
@@ -133,9 +156,17 @@ def allowed_at(kind: Any, path: str) -> str:
 
 
 def fields_at(kind: Any, path: str) -> list[str]:
-    found = _type_at(kind, path)
-    structs = [one for one in _parts(found) if isinstance(one, inspect.StructType)]
-    return [field.encode_name for struct in structs for field in struct.fields]
+    return [field.encode_name for struct in _structs_at(kind, path) for field in struct.fields]
+
+
+def _structs_at(kind: Any, path: str) -> list[inspect.StructType]:
+    return [one for one in _parts(_type_at(kind, path)) if isinstance(one, inspect.StructType)]
+
+
+def _allowed_names(kind: Any, path: str) -> str:
+    """What each name in the object at a path may be."""
+    objects = [one for one in _parts(_type_at(kind, path)) if isinstance(one, inspect.DictType)]
+    return " or ".join(_allowed(one.key_type) for one in objects) or "a text"
 
 
 def _must_be(allowed: str) -> str:
@@ -222,19 +253,22 @@ def _length(least: int | None, most: int | None, what: str) -> str:
 
 
 def _given(body: bytes, path: str) -> object:
-    """What the body has there."""
+    """What the body has there, if that can be told: not in a body with a number that no float or int can hold."""
     try:
-        found: Any = msgspec.json.decode(body)
+        found: object = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    for found_step in STEP.finditer(path):
-        step = found_step[0]
-        if isinstance(found, list) and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
-        elif isinstance(found, dict):
-            found = found.get(step)
-            if found is None:
-                return None
-        else:
-            return None
+        return UNKNOWN_VALUE
+    for step in STEP.finditer(path):
+        if found is UNKNOWN_VALUE:
+            break
+        found = UNKNOWN_VALUE if step[0] == ANY_ENTRY else _entry(found, step[0])
     return found
+
+
+def _entry(found: object, step: str) -> object:
+    if isinstance(found, dict):
+        return found.get(step, UNKNOWN_VALUE)
+    # No list of a body has more entries than this has digits for.
+    if isinstance(found, list) and len(step) < 10 and step.isdecimal() and int(step) < len(found):
+        return found[int(step)]
+    return UNKNOWN_VALUE
