@@ -292,6 +292,50 @@ async def test_a_secret_is_not_repeated(tmp_path: Path, field: str) -> None:
             assert "s3cret" not in answer.text
 
 
+PROOF = {"authorization": "a", "date": "b", "sessionToken": "c"}
+AGENT, OIDC, PROVISION = "/v1/agents/token", "/v1/oidc/token", "/v1/runs/r/provision"
+HIDDEN: list[tuple[str, str, Any]] = [
+    ("POST", AGENT, {**PROOF, "session_token": "s3cret"}),
+    ("POST", AGENT, {**PROOF, "authorisation": "s3cret"}),
+    ("POST", AGENT, {**PROOF, "key": "s3cret"}),
+    ("POST", AGENT, {**PROOF, "date": "s3cret" * 10}),
+    ("POST", AGENT, {**PROOF, "date": ["s3cret"]}),
+    ("POST", AGENT, "s3cret"),
+    ("POST", OIDC, {"Token": "s3cret"}),
+    ("POST", OIDC, {"jwt": "s3cret"}),
+    ("POST", OIDC, {"jwt": {"token": "s3cret"}}),
+    ("POST", OIDC, {"token": {"token": "s3cret"}}),
+    ("POST", OIDC, {"token": ["s3cret"]}),
+    ("POST", OIDC, b'{"token": 53637265743}'),
+    ("POST", OIDC, b'{"token": 5363.7265743}'),
+    ("POST", OIDC, "s3cret"),
+    ("POST", OIDC, ["s3cret"]),
+    ("POST", OIDC + "?tokn=s3cret", {"token": "t"}),
+    ("POST", PROVISION, {"count": 1, "accessToken": "s3cret"}),
+    ("POST", PROVISION, {"count": 1, "Authorisation": "s3cret"}),
+    ("POST", PROVISION, {"count": 1, "token" + "n" * 100: "s3cret"}),
+    ("POST", "/v1/heartbeats", {"workerInstanceKey": "w", "token": "s3cret"}),
+    ("POST", "/v1/heartbeats", {"workerInstanceKey": "w", "tokn": "s3cret"}),
+    ("POST", "/v1/heartbeats", {"workerInstanceKey": "w", "metadata": {"extras": {"a token": "s3cret"}}}),
+    ("GET", "/v1/jobs?runId=r&access_token=s3cret", None),
+    ("GET", "/v1/jobs?runId=r&tokn=s3cret", None),
+    ("DELETE", "/v1/workers/w?token=s3cret&epoch=1", None),
+    ("DELETE", "/v1/workers/w?Token=s3cret&epoch=1", None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), HIDDEN)
+async def test_a_secret_of_another_name_or_type_is_not_repeated(
+    tmp_path: Path, method: str, path: str, body: Any
+) -> None:
+    async with a_house(tmp_path) as house:
+        what: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
+        answer = await house.ask(method, path, **what)
+        assert answer.status_code == 400, answer.text
+        assert "s3cret" not in answer.text
+        assert "5363" not in answer.text
+
+
 REFUSED = [
     ("POST", "/v1/jobs", {"runId": "a b", "command": ["a"]}, "runId"),
     ("POST", "/v1/jobs", {"runId": "r", "command": ["a"], "artifacts": ["/etc"]}, "artifacts"),

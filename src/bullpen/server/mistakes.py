@@ -21,7 +21,8 @@ from bullpen.schema.sources import Sha256
 from bullpen.server.problems import LONGEST_MISSPELT, ONE_OF, Problem, bad_input, meant, nearest, shown
 
 SECRETS = frozenset({"token", "authorization", "sessionToken"})
-"""Fields whose texts no answer repeats."""
+"""Fields whose texts no answer repeats, however they are spelled."""
+FOLDED_SECRETS = sorted(name.lower() for name in SECRETS)
 PATTERNS = {
     limits.whole(limits.TRUST_DOMAIN): limits.TRUST_DOMAIN_ALLOWED,
     limits.whole(limits.TYPE_PATTERN): limits.TYPE_PATTERN_ALLOWED,
@@ -98,6 +99,8 @@ def mistake(error: msgspec.ValidationError, kind: Any = None, body: bytes = b"",
         return bad_input(f"{shown(path)}: each name must be {allowed}", shown(path), allowed=allowed)
     allowed = allowed_at(kind, path)
     value = _given(body, path)
+    if type(value) not in CONTAINERS and _may_be_secret(kind, path):
+        value = UNKNOWN_VALUE
     if not allowed:
         field = shown(path) or "body"
         return bad_input(f"{field}: {shown(text)}", field, _single(value))
@@ -110,7 +113,8 @@ def wrong(field: str, value: object, allowed: str) -> Problem:
         is_of_kind = any(one.startswith(kind) for one in allowed.split(" or "))  # only too long or too short
         but = "" if is_of_kind else f", not {kind}"
         return bad_input(f"{field}: must be {allowed}{but}", field, allowed=allowed)
-    if value is UNKNOWN_VALUE or (field.rpartition(".")[2] in SECRETS and isinstance(value, str)):
+    is_number = isinstance(value, int | float) and allowed.startswith(tuple(NUMBERS.values()))
+    if value is UNKNOWN_VALUE or (field.rpartition(".")[2] in SECRETS and not is_number):
         return bad_input(f"{field}: must be {allowed}", field, allowed=allowed)
     if isinstance(value, bool):
         value = str(value).lower()
@@ -121,10 +125,11 @@ def wrong(field: str, value: object, allowed: str) -> Problem:
 def unknown(field: str, name: str, known: list[str], value: object, what: str) -> Problem:
     """A field or a parameter that there is not."""
     near = nearest(name, known) or _with_part(name, known)
+    is_secret = not SECRETS.isdisjoint(known) or _looks_secret(name)
     return bad_input(
         f"{shown(field)}: no such {what}",
         shown(field),
-        None if name in SECRETS else _single(value),
+        None if is_secret else _single(value),
         f"one of {', '.join(known)}" if known else f"no {what}s",
         remedy=f"Did you mean {near}?" if near else "Leave it out.",
     )
@@ -134,6 +139,26 @@ def _with_part(name: str, known: list[str]) -> str:
     """The first known name that this one is a part of."""
     part = name.lower() if 0 < len(name) <= LONGEST_MISSPELT else ""
     return next((one for one in known if part in one.lower()), "") if part else ""
+
+
+def _looks_secret(name: str) -> bool:
+    """Whether this may be meant as the name of a secret. A name too long to compare may be."""
+    if len(name) > LONGEST_MISSPELT:
+        return True
+    folded = name.replace("_", "").replace("-", "").lower()
+    return any(one in folded for one in FOLDED_SECRETS) or bool(nearest(folded, FOLDED_SECRETS))
+
+
+def _may_be_secret(kind: Any, path: str) -> bool:
+    """Whether the value there stands in an object with secrets, or in its place: it may be one in the wrong field.
+    The token of a heartbeat is a number, and no secret."""
+    parent = path.rpartition(".")[0]
+    return any(
+        field.encode_name in SECRETS and any(isinstance(one, inspect.StrType) for one in _parts(field.type))
+        for place in {path, parent}
+        for struct in _structs_at(kind, place)
+        for field in struct.fields
+    )
 
 
 def _single(value: object) -> object:
