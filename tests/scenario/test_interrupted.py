@@ -95,6 +95,36 @@ def test_below_nohup_a_run_outlives_its_terminal(pool: Pool) -> None:
         assert process.wait(LONGEST) == 0
 
 
+def test_a_run_that_hears_nothing_of_its_closed_terminal_gives_its_runners_back_with_the_next_line(pool: Pool) -> None:
+    stocked = stock(pool, 1)
+    go = pool.folder / "go"
+    os.mkfifo(go)
+    words = ["--count", "1", "--", "sh", "-c", f"read line < {go}; echo a line; exec sleep 600"]
+    deaf = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
+    with run_on_a_terminal(pool, *words, below=deaf) as (process, terminal):
+        pool.until(lambda: pool.rows("SELECT state FROM jobs") == [("running",)], "the job runs")
+        os.close(terminal)
+        go.write_text("go\n")
+        assert process.wait(LONGEST) == 1
+    pool.settle()
+    assert pool.on_offer() == stocked
+    assert pool.audit() == []
+
+
+def test_a_run_whose_reader_is_gone_gives_its_runners_back(pool: Pool) -> None:
+    """As below `bullpen run … 2>&1 | head -1`."""
+    stocked = stock(pool, 1)
+    reader, writer = os.pipe()
+    os.close(reader)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")}
+    line = [*PROGRAM, *pool.line("run", "--run-id", "run-1", "--no-sync", "--count", "1", "--", "true")]
+    subprocess.run(line, stdout=writer, stderr=writer, env=environ, cwd=pool.folder, timeout=LONGEST, check=False)
+    os.close(writer)
+    assert pool.rows("SELECT id FROM instances WHERE state = 'running'") == []
+    pool.settle()
+    assert pool.on_offer() == stocked
+
+
 @contextmanager
 def run_on_a_terminal(
     pool: Pool, *words: str, below: tuple[str, ...] = ()

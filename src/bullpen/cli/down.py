@@ -8,7 +8,7 @@ import click
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, note, print_json, say
 from bullpen.cli.text import plural
-from bullpen.cli.unix_signals import line_of_input
+from bullpen.cli.unix_signals import answer_to
 from bullpen.errors import BullpenError, ConfigError, Interrupted
 
 EPILOG = """
@@ -35,9 +35,8 @@ def _confirm(running: Sequence[str], yes: bool, *, as_json: bool) -> None:
 def _agreed(question: str) -> bool:
     """Ask until the answer is yes or no. Raise Interrupted for Ctrl-C."""
     while True:
-        click.echo(f"{question} [y/N]: ", nl=False, err=True)
         try:
-            answer = line_of_input("Nothing was ended.")
+            answer = answer_to(f"{question} [y/N]: ", "Nothing was ended.")
         except Interrupted:
             note("")  # the error gets a line of its own
             raise

@@ -42,9 +42,10 @@ def pass_on(text: str) -> None:
         raise AnswerLost(f"stdout: cannot be written ({exc.strerror})", remedy=remedy) from exc
 
 
-def note(text: str) -> None:
-    """Print a line beside the answer, on stderr."""
-    print(legible(text, sys.stderr), file=sys.stderr, flush=True)
+def note(text: str, end: str = "\n") -> None:
+    """Print a line beside the answer, on stderr. If its reader is gone, the work goes on all the same."""
+    with suppress(OSError):
+        print(legible(text, sys.stderr), end=end, file=sys.stderr, flush=True)
 
 
 def print_json(answer: "Struct | dict[str, Any]") -> None:

@@ -8,6 +8,7 @@ has room for it. `tick` draws the line again; the code that waits calls it.
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bullpen.cli.output import columns_of, legible, shows_unicode
@@ -60,7 +61,8 @@ class ProgressDisplay:
     def close(self) -> None:
         """Restore the terminal."""
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):  # the reader is gone
+                self._live.stop()
             self._live = None
 
     def _timed(self) -> str:

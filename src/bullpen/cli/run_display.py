@@ -6,6 +6,7 @@ break and erased before the next line of a job, so the two never mix, also where
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from bullpen.cli.output import AnswerLost, columns_of
@@ -72,8 +73,9 @@ class RunDisplay(ProgressDisplay):
     def _erase(self) -> None:
         if self._line:
             self._line = ""
-            self._stream.write(ERASE)
-            self._stream.flush()
+            with suppress(OSError):  # the reader is gone
+                self._stream.write(ERASE)
+                self._stream.flush()
 
 
 def shortened_name(name: str) -> str:

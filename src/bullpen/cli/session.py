@@ -67,7 +67,8 @@ async def _perform(opened: Opened[P], work: Work[P, T], progress: ProgressDispla
 
     def show() -> None:
         while reported:
-            progress(reported.pop())
+            with suppress(OSError):  # the reader is gone: the work goes on, and gives back what it holds
+                progress(reported.pop())
 
     def tell(report: ProgressReport) -> None:
         """Of the places of a provision, which change side by side, show the last report of each pass of the loop."""
@@ -101,7 +102,8 @@ async def _perform(opened: Opened[P], work: Work[P, T], progress: ProgressDispla
     async def tick() -> None:
         while True:
             await asyncio.sleep(TICK)
-            progress.tick()
+            with suppress(OSError):  # the reader is gone
+                progress.tick()
 
     at_start = terminals()
     for number in stopping():

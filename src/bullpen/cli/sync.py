@@ -42,7 +42,11 @@ def note_unsent(settings: Settings | None, directory: Path) -> None:
     if settings is not None and settings.engines.pool == "aws":
         return
     own = {"bullpen.toml", DEFAULT}
-    if any(not name.startswith(".") and name not in own for name in os.listdir(directory)):
+    try:
+        names = os.listdir(directory)
+    except OSError:  # it may be entered, and not listed
+        return
+    if any(not name.startswith(".") and name not in own for name in names):
         said = "this directory is not in a git work tree: jobs start in an empty directory; --sync . sends its files"
         note("\n".join(wrapped(f"bullpen: {said}", note_width(), "  ")))
 

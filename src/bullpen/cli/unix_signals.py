@@ -11,8 +11,10 @@ import select
 import signal
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from types import FrameType
 
+from bullpen.cli.output import note
 from bullpen.errors import Interrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -54,9 +56,10 @@ def finish() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
-def line_of_input(remedy: str) -> str:
+def answer_to(question: str, remedy: str) -> str:
     """The next line of stdin, "" at its end, for a person who is asked after a query and before any work. A signal
-    raises Interrupted with this remedy.
+    raises Interrupted with this remedy, also one that answers the question at once: `finish` has left handlers that
+    ignore the first.
 
     The signal is noticed by what it writes to a pipe: one that arrives just before a read would not interrupt it.
     """
@@ -65,10 +68,14 @@ def line_of_input(remedy: str) -> str:
     earlier = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     before = {number: signal.signal(number, lambda number, frame: None) for number in stopping()}
     try:
+        note(question, end="")
         ready, _, _ = select.select([sys.stdin, reading], [], [])
         if reading in ready:
             raise Interrupted("interrupted", remedy=remedy)
-        return sys.stdin.readline()
+        with suppress(OSError):
+            if (line := sys.stdin.readline()) or sys.stdin.isatty():
+                return line
+        raise Interrupted("interrupted", remedy=remedy)  # the terminal was closed
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
