@@ -155,26 +155,97 @@ class Verdict(StrEnum):
     DROP = "drop"
 
 
+class RefusalRule(StrEnum):
+    """Why an instance does not serve a run: the rules that judge a ticket, then those of its state."""
+
+    FITS = "fits"  # no rule refuses it
+    EXPIRED = "expired"
+    OTHER_CLASS = "other-class"
+    CLASS_SIZE = "class-size"  # less than its class promises
+    IMAGE_RETIRED = "image-retired"
+    IMAGE_NEWER = "image-newer"
+    USAGE_CLASS = "usage-class"
+    INSTANCE_TYPE = "instance-type"
+    CPU = "cpu"
+    MEM = "mem"
+    TRUST_DOMAIN = "trust-domain"
+    # of its state
+    CLEANING = "cleaning"
+    BOOTING = "booting"
+    TAKEN = "taken"  # it belongs to another run
+    OCCUPIED = "occupied"  # it belongs to this run, and executes a job
+    STARTING = "starting"  # it belongs to this run, and is not ready yet
+    NO_RUN = "no-run"  # it belongs to no run, and a job needs one of its own run
+    CAPABILITY = "capability"
+    AVOIDED = "avoided"  # the job was lost or failed there
+    SILENT = "silent"
+    LEAVING = "leaving"  # its machine is about to be taken away
+    ENDING = "ending"
+
+
+DROPPED_BY = (RefusalRule.EXPIRED, RefusalRule.OTHER_CLASS, RefusalRule.CLASS_SIZE, RefusalRule.IMAGE_RETIRED)
+"""The rules under which a ticket fits no run at all."""
+
+
 def judge(ticket: Ticket, needs: Requirements, class_cpu: int, class_mem: int, now: datetime) -> Verdict:
     """Decide on a ticket of the queue of its class, whose instances have at least `class_cpu` and `class_mem`.
 
     DROP what no run can use, PUT_BACK what fits others, TAKE what fits this run.
     """
-    if ticket.threshold <= now or ticket.resource_class != needs.resource_class:
-        return Verdict.DROP
-    if ticket.cpu < class_cpu or ticket.mem < class_mem:  # forged, or of another time: the class promises more
-        return Verdict.DROP
+    rule = refused_by(ticket, needs, class_cpu, class_mem, now)
+    if rule is RefusalRule.FITS:
+        return Verdict.TAKE
+    return Verdict.DROP if rule in DROPPED_BY else Verdict.PUT_BACK
+
+
+def refused_by(ticket: Ticket, needs: Requirements, class_cpu: int, class_mem: int, now: datetime) -> RefusalRule:
+    """The first rule that refuses a ticket to a run; FITS if none does. `judge` goes by it."""
     generation = ticket.image_generation
+    if ticket.threshold <= now:
+        return RefusalRule.EXPIRED
+    if ticket.resource_class != needs.resource_class:
+        return RefusalRule.OTHER_CLASS
+    if ticket.cpu < class_cpu or ticket.mem < class_mem:  # forged, or of another time: the class promises more
+        return RefusalRule.CLASS_SIZE
     if generation is not None and generation != needs.image_generation:
-        return Verdict.DROP if generation < needs.image_generation else Verdict.PUT_BACK
-    fits = (
-        ticket.usage_class in needs.acceptable_usage_classes
-        and matches(ticket.instance_type, needs.allowed_types)
-        and ticket.cpu >= needs.cpu
-        and ticket.mem >= needs.mem
-        and ticket.trust_domain in needs.acceptable_domains
-    )
-    return Verdict.TAKE if fits else Verdict.PUT_BACK
+        return RefusalRule.IMAGE_RETIRED if generation < needs.image_generation else RefusalRule.IMAGE_NEWER
+    if ticket.usage_class not in needs.acceptable_usage_classes:
+        return RefusalRule.USAGE_CLASS
+    if not matches(ticket.instance_type, needs.allowed_types):
+        return RefusalRule.INSTANCE_TYPE
+    if ticket.cpu < needs.cpu:
+        return RefusalRule.CPU
+    if ticket.mem < needs.mem:
+        return RefusalRule.MEM
+    if ticket.trust_domain not in needs.acceptable_domains:
+        return RefusalRule.TRUST_DOMAIN
+    return RefusalRule.FITS
+
+
+def detail_of(rule: RefusalRule, ticket: Ticket, needs: Requirements) -> str:
+    """What a ticket has, and what the run asks for, where a rule compares both; empty where it does not."""
+    match rule:
+        case RefusalRule.EXPIRED:
+            return f"its offer ended at {format_time(ticket.threshold)}"
+        case RefusalRule.OTHER_CLASS:
+            return f"{ticket.resource_class}; the run asks for {needs.resource_class}"
+        case RefusalRule.IMAGE_RETIRED | RefusalRule.IMAGE_NEWER:
+            return f"image generation {ticket.image_generation}; the run asks for {needs.image_generation}"
+        case RefusalRule.USAGE_CLASS:
+            return f"{ticket.usage_class}; the run asks for {' or '.join(needs.acceptable_usage_classes)}"
+        case RefusalRule.INSTANCE_TYPE:
+            return f"{ticket.instance_type}; the run asks for {' '.join(needs.allowed_types)}"
+        case RefusalRule.CPU | RefusalRule.CLASS_SIZE if ticket.cpu < needs.cpu:
+            return f"{ticket.cpu} processors; the run asks for {needs.cpu}"
+        case RefusalRule.MEM | RefusalRule.CLASS_SIZE if ticket.mem < needs.mem:
+            return f"{ticket.mem} MiB; the run asks for {needs.mem}"
+        case RefusalRule.CLASS_SIZE:
+            return f"{ticket.cpu} processors and {ticket.mem} MiB, less than its class has"
+        case RefusalRule.TRUST_DOMAIN:
+            accepted = ", ".join(filter(None, needs.acceptable_domains)) or "an unused one"
+            return f"used by trust domain {ticket.trust_domain}; the run accepts {accepted}"
+        case _:
+            return ""
 
 
 def matches(instance_type: str, patterns: Iterable[str]) -> bool:
