@@ -18,7 +18,7 @@ from server.wired import Wire, beat, request
 REFUSED: list[tuple[str, str, Any, int, ErrorCode]] = [
     ("GET", "/v1/nothing-here", None, 404, ErrorCode.NO_SUCH_ENDPOINT),
     ("GET", "/v1", None, 404, ErrorCode.NO_SUCH_ENDPOINT),
-    ("GET", "/", None, 404, ErrorCode.NO_SUCH_ENDPOINT),
+    ("GET", "/nothing", None, 404, ErrorCode.NO_SUCH_ENDPOINT),
     ("GET", "/nothing/here", None, 404, ErrorCode.NO_SUCH_ENDPOINT),
     ("GET", "/v1/runs/never", None, 404, ErrorCode.NOT_FOUND),
     ("GET", "/v1/jobs/j-never", None, 404, ErrorCode.NOT_FOUND),

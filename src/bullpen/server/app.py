@@ -27,6 +27,7 @@ from bullpen.server.problems import Problem, of_error, of_http
 from bullpen.server.routes import (
     agent_files,
     agents,
+    dashboard,
     github,
     health,
     heartbeats,
@@ -100,7 +101,7 @@ def _litestar() -> Litestar:
     """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
     comes with the requests."""
     of_operators = (runs, operations, jobs, sources, pool, workers)
-    modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, health)
+    modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, health, dashboard)
     return Litestar(
         route_handlers=[*(module.ROUTER for module in modules), openapi, openapi_of_agents],
         dependencies={"context": Provide(_context, sync_to_thread=False)},

@@ -30,6 +30,8 @@ LARGEST = {
 }
 OPEN = frozenset({"/v1/github/webhook", "/v1/oidc/token", "/v1/agents/token", *DOCUMENTS, *HEALTH})
 """Endpoints that need no token: they authenticate by their body, or reveal nothing about the pool."""
+DASHBOARD = ("/", "/dashboard")
+"""Its files, which are the same for everyone."""
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -71,6 +73,10 @@ def head_of(headers: Headers) -> Head:
     return head
 
 
+def _is_dashboard(path: str) -> bool:
+    return path in DASHBOARD or path.startswith("/dashboard/")
+
+
 class RequestGate:
     """Admits requests by their headers."""
 
@@ -87,7 +93,7 @@ class RequestGate:
         if path not in HEALTH:
             self._doorkeeper.check_peer(peer)
         speaker = None
-        if path not in OPEN:
+        if path not in OPEN and not _is_dashboard(path):
             speaker = self._doorkeeper.identify(head.authorization, head.host, head.origin)
         largest = LARGEST.get(path, LARGEST_BODY)
         if head.length is not None and head.length > largest:
