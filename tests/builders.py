@@ -6,13 +6,17 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from bullpen.model import hold as holds
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
 from bullpen.model import repository as repositories
+from bullpen.model import rotation as rotations
 from bullpen.model.fleet import FleetPlan
+from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
+from bullpen.model.rotation import Rotation
 from bullpen.model.signal import Kind, Signal
 from bullpen.model.ticket import Requirements, Ticket, UsageClass
 from bullpen.model.transition import Change
@@ -154,6 +158,11 @@ def spare(instance: Instance, **changed: Any) -> Change[Instance]:
     return instances.spare(instance, instances.Spared(**{"at": NOW, "by": BY, "until": later(1800), **changed}))
 
 
+def drain(instance: Instance, **changed: Any) -> Change[Instance]:
+    fields: dict[str, Any] = {"at": NOW, "by": BY, **changed}
+    return instances.drain(instance, instances.Drained(**fields))
+
+
 def expire(instance: Instance, **changed: Any) -> Change[Instance]:
     fields = {"at": NOW, "by": BY, "round": instance.round, **changed}
     return instances.expire(instance, instances.Expired(**fields))
@@ -280,6 +289,24 @@ def committed(provision_id: str = "p-1", members: tuple[str, ...] = ("i-1",)) ->
 
 
 # ---- repositories
+
+
+def pause(one: Pause | None = None, resource_class: str = "", note: str = "image is broken") -> Change[Pause]:
+    event = holds.PoolPaused(at=NOW, by=BY, why=note, note=note, operator="ada")
+    return holds.pause(one or holds.absent(resource_class), event)
+
+
+def resume(one: Pause) -> Change[Pause]:
+    return holds.resume(one, holds.PoolResumed(at=NOW, by=BY))
+
+
+def rotate(*members: str, resource_class: str = "small", rotation: Rotation | None = None) -> Change[Rotation]:
+    event = rotations.RotationAsked(at=NOW, by=BY, members=members, operator="ada")
+    return rotations.rotate(rotation or rotations.absent(resource_class), event)
+
+
+def finish_rotation(rotation: Rotation) -> Change[Rotation]:
+    return rotations.finish(rotation, rotations.RotationOver(at=NOW, by=BY))
 
 
 def see_repository(name: str = "acme/web", ci_id: int = 42) -> Change[Repository]:

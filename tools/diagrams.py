@@ -5,7 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bullpen.model import control, instance, job, provision, repository, scale_set, set_member, set_session, worker
+from bullpen.model import (
+    control,
+    hold,
+    instance,
+    job,
+    provision,
+    repository,
+    rotation,
+    scale_set,
+    set_member,
+    set_session,
+    worker,
+)
 from bullpen.model.transition import Change, Guard, Transition
 from bullpen.model.worker import WorkerFate
 
@@ -91,6 +103,20 @@ Which repository a bare name in a trust domain means: the first that was seen un
 again under the name has another id, and inherits nothing by that name.
 """
 
+PAUSES = """
+## Pause
+
+A resource class, or the whole pool, that starts nothing new: no provision, no instance for the idle target, no runner
+for a scale set. What runs goes on.
+"""
+
+ROTATIONS = """
+## Rotation
+
+Every instance that a class had when an operator asked for it is replaced. The record names them all, so any process can
+go on with it. *Rotate* while one is under way adds the instances that live now.
+"""
+
 WORDS = {
     ("attested", "is", True): "it is attested",
     ("attested", "is", False): "it is not attested",
@@ -137,6 +163,8 @@ def machines() -> dict[str, str]:
         set_member: (SET_MEMBERS, _set_member_samples()),
         set_session: (SET_SESSIONS, _set_session_samples()),
         repository: (REPOSITORIES, _repository_samples()),
+        hold: (PAUSES, _pause_samples()),
+        rotation: (ROTATIONS, _rotation_samples()),
     }
     words: dict[Any, Words] = {set_session: WORDS | WORDS_OF_SESSIONS, set_member: WORDS | WORDS_OF_MEMBERS}
     return {
@@ -153,6 +181,7 @@ def _instance_samples() -> list[Change[Any]]:
         builders.keep(offered[-1].after),
         builders.spare(builders.cleaning()[-1].after),
         builders.roll_back(builders.claimed()[-1].after),
+        builders.drain(builders.running()[-1].after),
         *builders.buried()[-2:],
     ]
 
@@ -261,6 +290,16 @@ def _set_session_samples() -> list[Change[Any]]:
 def _repository_samples() -> list[Change[Any]]:
     seen = builders.see_repository()
     return [seen, builders.meet_repository(seen.after)]
+
+
+def _pause_samples() -> list[Change[Any]]:
+    paused = builders.pause()
+    return [paused, builders.resume(paused.after)]
+
+
+def _rotation_samples() -> list[Change[Any]]:
+    asked = builders.rotate("i-1")
+    return [asked, builders.finish_rotation(asked.after)]
 
 
 def _machine(steps: Sequence[Step], samples: Iterable[Change[Any]], words: Words) -> Iterable[str]:

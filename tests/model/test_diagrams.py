@@ -5,12 +5,24 @@ from types import ModuleType
 
 import pytest
 
-from bullpen.model import control, instance, job, provision, repository, scale_set, set_member, set_session, worker
+from bullpen.model import (
+    control,
+    hold,
+    instance,
+    job,
+    provision,
+    repository,
+    rotation,
+    scale_set,
+    set_member,
+    set_session,
+    worker,
+)
 from diagrams import machines, render
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/state-machines.md"
-MODULES = (instance, provision, worker, job, control, scale_set, set_member, set_session, repository)
+MODULES = (instance, provision, worker, job, control, scale_set, set_member, set_session, repository, hold, rotation)
 
 
 def test_the_published_page_is_what_the_transitions_render() -> None:

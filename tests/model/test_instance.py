@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from builders import (
@@ -20,6 +21,7 @@ from builders import (
     commit,
     committed,
     done,
+    drain,
     expire,
     keep,
     later,
@@ -34,8 +36,9 @@ from builders import (
     terminated,
     used_and_on_offer,
 )
+from bullpen.config import ResourceClass
 from bullpen.errors import Conflict
-from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance, InstanceDebt
+from bullpen.model.instance import CLAIMED, CREATED, DRAINED, IDLE, RUNNING, TERMINATED, Instance, InstanceDebt
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import Ticket, parse_ticket
 from bullpen.model.transition import Debt
@@ -301,3 +304,55 @@ def test_a_ticket_has_the_values_of_its_record() -> None:
     assert offered.ticket() == a_ticket(
         instance_id="i-7", cpu=4, mem=16384, instance_type="sim.large", resource_class="large", version=offered.version
     )
+
+
+# ---- drain
+
+
+@pytest.mark.parametrize(
+    "walk", [registered(), claimed(), running(), cleaning()], ids=["created", "claimed", "running", "cleaning"]
+)
+def test_a_drained_instance_stays_in_its_state_with_its_owner(walk: Walk) -> None:
+    before = walk[-1].after
+    after = drain(before).after
+    assert after.is_drained
+    assert (after.state, after.run_id, after.round, after.owes) == (
+        before.state,
+        before.run_id,
+        before.round,
+        before.owes,
+    )
+
+
+def test_one_on_offer_is_ended_not_drained() -> None:
+    with pytest.raises(Conflict):
+        drain(on_offer()[-1].after)
+
+
+def test_a_drained_instance_is_not_drained_again() -> None:
+    with pytest.raises(Conflict, match="drained already"):
+        drain(drain(running()[-1].after).after)
+
+
+def test_a_drained_instance_goes_on_until_its_run_gives_it_back_and_is_never_offered() -> None:
+    given_back = release(drain(running()[-1].after).after).after
+    assert given_back.is_drained
+    with pytest.raises(Conflict, match="ended, not offered"):
+        offer(given_back)
+    assert expire(given_back).after.state is TERMINATED
+
+
+def test_a_drained_instance_that_still_boots_is_not_adopted() -> None:
+    with pytest.raises(Conflict, match="ended, not offered"):
+        adopt(drain(registered(run_id="")[-1].after).after)
+
+
+def test_a_claim_that_was_drained_may_be_committed_and_rolled_back() -> None:
+    taken = drain(claimed()[-1].after).after
+    assert commit(taken).after.state is RUNNING
+    assert roll_back(taken).after.is_drained
+
+
+def test_no_class_counts_the_generation_of_a_drained_instance() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"cpu": 1, "mem": 1024, "image-generation": DRAINED}, ResourceClass)

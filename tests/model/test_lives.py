@@ -15,6 +15,7 @@ from builders import (
     conclude,
     decide,
     done,
+    drain,
     expire,
     keep,
     later,
@@ -61,6 +62,7 @@ TRIES: dict[str, Try] = {
     "renew": extend,
     "recall": recall,
     "recall of another round": lambda i: recall(i, old_round="stale"),
+    "drain": drain,
     "expire": expire,
     "expire of another round": lambda i: expire(i, round="stale"),
     "done": done,
@@ -113,11 +115,17 @@ def test_an_instance_is_claimed_only_while_it_is_attested(tries: list[str]) -> N
 
 
 @given(tries=lives)
-def test_an_idle_instance_that_is_not_attested_can_only_be_offered_spared_or_ended(tries: list[str]) -> None:
+def test_an_idle_instance_that_is_not_attested_can_only_be_offered_spared_drained_or_ended(tries: list[str]) -> None:
     walk = live(register(), tries)
     touched = {c.step for c in walk if c.before.state is instances.IDLE and not c.before.attested}
-    assert touched <= {"offer", "spare", "expire"}
-    assert all(not c.after.attested for c in walk if c.step == "spare")
+    assert touched <= {"offer", "spare", "drain", "expire"}
+    assert all(not c.after.attested for c in walk if c.step in ("spare", "drain"))
+
+
+@given(tries=lives)
+def test_a_drained_instance_is_never_offered_and_so_gets_no_other_run(tries: list[str]) -> None:
+    later_steps = [c for c in live(register(), tries) if c.before.is_drained]
+    assert all(c.after.is_drained and not c.after.attested and c.step != "claim" for c in later_steps)
 
 
 @given(tries=lives)

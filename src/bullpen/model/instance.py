@@ -11,9 +11,12 @@
     └─────────┘            any live state ── expire ──▶ terminated ── done
 
 Every change of owner (register, claim, roll_back, release) draws a random *round*. It is the claim's nonce and the
-fence of the attestation, and a writer whose answer was lost recognises its own write by it. Only `offer`, `spare` and
-`expire` change an idle record that is not attested, and only `offer` attests it: an uncleaned instance is never
-claimed.
+fence of the attestation, and a writer whose answer was lost recognises its own write by it. Only `offer`, `spare`,
+`drain` and `expire` change an idle record that is not attested, and only `offer` attests it: an uncleaned instance is
+never claimed.
+
+`drain` (not drawn) leaves an instance in its state and takes its image generation, so that no claim accepts it: its run
+goes on, and when it was given back and cleaned, it is ended instead of offered.
 
 An instance that serves a scale set takes a few steps of its own: see set_member.py.
 """
@@ -42,6 +45,8 @@ class State(StrEnum):
 
 ABSENT, CREATED, IDLE, CLAIMED, RUNNING, TERMINATED = State
 LIVE = (CREATED, IDLE, CLAIMED, RUNNING)
+DRAINED = 0
+"""The image generation of a drained instance: classes count theirs from 1, so no claim accepts it, in no process."""
 ON_TICKET = tuple(field.name for field in fields(Ticket) if field.name != "instance_id")
 """The fields that a record and its ticket have under the same name."""
 
@@ -96,6 +101,11 @@ class Instance:
     @property
     def is_claimable(self) -> bool:
         return self.state is IDLE and self.attested
+
+    @property
+    def is_drained(self) -> bool:
+        """It takes no new run, and is ended once it is free."""
+        return self.image_generation == DRAINED
 
     @property
     def is_pending(self) -> bool:
@@ -153,6 +163,7 @@ class Adopted(Event):
 def adopt(instance: Instance, event: Adopted) -> Step:
     """A pre-warmed instance has booted and goes on offer. No run has used it."""
     _require_proof(instance, event.signal, Kind.OK)
+    _require_in_use(instance)
     after = replace(instance, attested=True, threshold=event.until, offered_at=event.at)
     return after, (Guard("run_id", "is", ""), Guard("round", "is", event.signal.round))
 
@@ -240,6 +251,7 @@ class Offered(Event):
 def offer(instance: Instance, event: Offered) -> Step:
     """The agent has attested, in this round, that the instance is clean: it goes on offer."""
     _require_proof(instance, event.signal, Kind.CLEAN_OK)
+    _require_in_use(instance)
     after = replace(instance, attested=True, threshold=event.until, offered_at=event.at, owes=None)
     return after, (Guard("attested", "is", False), Guard("round", "is", event.signal.round))
 
@@ -263,6 +275,18 @@ def spare(instance: Instance, event: Spared) -> Step:
     """The CI gave it a job before it could be given back: it stays as it is until the job has ended."""
     after = replace(instance, threshold=event.until)
     return after, (Guard("attested", "is", False), Guard("round", "is", instance.round))
+
+
+class Drained(Event):
+    pass
+
+
+@transition(CREATED, IDLE, CLAIMED, RUNNING, to=None)
+def drain(instance: Instance, event: Drained) -> Step:
+    """It takes no new run, and is ended once it is free. One on offer is free already: it is expired instead."""
+    if instance.is_drained:
+        raise Conflict(f"{instance.id} is drained already", found=instance)
+    return replace(instance, image_generation=DRAINED), (Guard("attested", "is", False),)
 
 
 class Expired(Event):
@@ -303,6 +327,11 @@ def _given_back(instance: Instance, event: RolledBack | Released) -> Instance:
         owes=Debt(InstanceDebt.OFFER, event.offer_due),
         repository="",
     )
+
+
+def _require_in_use(instance: Instance) -> None:
+    if instance.is_drained:
+        raise Conflict(f"{instance.id} is drained: it is ended, not offered", found=instance)
 
 
 def _require_proof(instance: Instance, signal: Signal, kind: Kind) -> None:

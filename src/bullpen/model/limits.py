@@ -10,11 +10,13 @@ RUN_ID_LENGTH = 128  # characters: a run id is also a label at the CI
 SET_PREFIX = "set:"
 SESSION_PREFIX = "session:"
 REPOSITORY_PREFIX = "repository:"
-RESERVED = (SET_PREFIX, SESSION_PREFIX, REPOSITORY_PREFIX)
-"""Beginnings of the ids of scale sets, which are also run ids, of their sessions, and of repositories: all stories are
-found by id alone."""
+PAUSE_PREFIX = "pause:"
+ROTATION_PREFIX = "rotation:"
+RESERVED = (SET_PREFIX, SESSION_PREFIX, REPOSITORY_PREFIX, PAUSE_PREFIX, ROTATION_PREFIX)
+"""Beginnings of the ids of scale sets, which are also run ids, of their sessions, of repositories, of pauses and of
+rotations: all stories are found by id alone."""
 DOTS = (".", "..")  # clients and proxies take them out of the paths of requests
-NOT_RESERVED = f"not begin with {SET_PREFIX}, {SESSION_PREFIX} or {REPOSITORY_PREFIX}"
+NOT_RESERVED = f"not begin with {', '.join(RESERVED[:-1])} or {RESERVED[-1]}"
 ATTEMPTS = 9999  # of a workflow run, as its page numbers them
 RUNTIME_MINUTES = 7 * 24 * 60  # no job of a CI system lasts longer than a week
 USUAL_JOB_SECONDS = 6 * 3600  # GitHub ends a job that sets no limit of its own after six hours
@@ -61,6 +63,11 @@ CLI_PAGE = 10_000  # entries of a list on the command line, which reads the stor
 NUMBER = 2**53  # the largest whole number that every JSON parser reads exactly
 KEY_LENGTH = 128  # characters of a worker's key
 
+# ---- what operators do
+
+NOTE_LENGTH = 500  # characters of a note: `status` shows it whole
+DRAINED_AT_ONCE = 1000  # instances that one request names: as many as a page of them has
+
 # ---- queues
 
 DELAY_SECONDS = 900  # that a ticket is delayed: SQS delays none for longer
@@ -94,6 +101,14 @@ def is_word(text: str, longest: int) -> bool:
 def is_run_id(text: str) -> bool:
     """Whether a run may have this id. Those of scale sets are reserved: their runners belong to no run."""
     return is_word(text, RUN_ID_LENGTH) and not text.startswith(RESERVED) and text not in DOTS
+
+
+def is_note(text: str) -> bool:
+    """Whether a note is one line of printable characters: it is shown in terminals, logs and pages."""
+    return len(text) <= NOTE_LENGTH and text.isprintable()
+
+
+NOTE_ALLOWED = f"one line of at most {NOTE_LENGTH} printable characters"
 
 
 def run_id_allowed() -> str:

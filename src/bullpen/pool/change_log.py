@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from bullpen.errors import Conflict
-from bullpen.model import instance, job, provision, repository, worker
+from bullpen.model import hold, instance, job, provision, repository, rotation, worker
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.ports.store import Records
 from bullpen.structured_log import get_logger
@@ -23,6 +23,11 @@ LEVELS: dict[tuple[type[Any], str], tuple[int, str]] = {
     (provision.Provision, provision.abort.step): (logging.INFO, "provision aborted"),
     (provision.Provision, provision.revoke.step): (logging.WARNING, "provision revoked"),
     (instance.Instance, instance.expire.step): (logging.INFO, "instance discarded"),
+    (instance.Instance, instance.drain.step): (logging.INFO, "instance drained"),
+    (hold.Pause, hold.pause.step): (logging.WARNING, "paused"),
+    (hold.Pause, hold.resume.step): (logging.INFO, "resumed"),
+    (rotation.Rotation, rotation.rotate.step): (logging.INFO, "rotation began"),
+    (rotation.Rotation, rotation.finish.step): (logging.INFO, "rotation is over"),
     (worker.Worker, worker.lose_lease.step): (logging.WARNING, "lease lost"),
     (job.Job, job.reschedule.step): (logging.WARNING, "job rescheduled"),
     (repository.Repository, repository.see.step): (logging.INFO, "repository seen for the first time"),
