@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bullpen.config import Settings
 from bullpen.extras import missing_extra
 from bullpen.pool.change_log import with_change_log
-from bullpen.ports import Ports, Tokens
+from bullpen.ports import Ports, Tokens, Traffic
 
 if TYPE_CHECKING:
     from bullpen.ports.callers import Verifiers
@@ -72,8 +72,8 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.sqlite.workers import SqliteWorkers
     from bullpen.engines.system import SystemChance, SystemClock
 
-    clock, chance = SystemClock(), SystemChance()
-    async with Database.open(home) as database:
+    clock, chance, traffic = SystemClock(), SystemChance(), Traffic()
+    async with Database.open(home, traffic=traffic) as database:
         compute = LocalCompute(database, home, settings, clock, chance)
         try:
             yield Ports(
@@ -93,6 +93,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 tokens=SqliteTokens(database),
                 sources=FileSources(home, store := StoreRoom(home)),
                 artifacts=FileArtifacts(home, store),
+                traffic=traffic,
             )
         finally:
             await compute.close()
@@ -125,8 +126,8 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.sqs.queue import SqsQueue
     from bullpen.engines.system import SystemChance, SystemClock
 
-    clock, chance = DateClock(SystemClock()), SystemChance()
-    async with session.opened(settings.aws) as cloud:
+    clock, chance, traffic = DateClock(SystemClock()), SystemChance(), Traffic()
+    async with session.opened(settings.aws, traffic) as cloud:
         table, queue = TableClient(cloud, chance, clock), SqsQueue(cloud, clock, chance)
         failures = BootFailures(table, settings.aws.instance_role) if settings.agent.serve_url else None
         script, store_agent = partial(own_user_data, settings), TableSetup(cloud, clock).store_agent
@@ -148,6 +149,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
             vault=DynamoVault(table, clock),
             tokens=DynamoTokens(table),
             store_clock=clock,
+            traffic=traffic,
         )
 
 
@@ -161,7 +163,7 @@ async def on_github(settings: Settings, ports: Ports) -> AsyncIterator[Ports]:
     from bullpen.engines.github.scale_sets.port import GithubScaleSets
     from bullpen.engines.github.workflows import GithubWorkflows
 
-    async with aclosing(GithubClient(settings.github, ports.clock)) as client:
+    async with aclosing(GithubClient(settings.github, ports.clock, traffic=ports.traffic)) as client:
         releases, scale_sets = Releases(client, ports.clock), GithubScaleSets(client, ports.clock)
         yield replace(
             ports,

@@ -37,7 +37,7 @@ from builders import (
     used_and_on_offer,
     wait,
 )
-from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, Instance
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance
 from bullpen.model.provision import (
     FleetAnswered,
     FleetPlanned,
@@ -50,7 +50,7 @@ from bullpen.model.provision import (
 )
 from bullpen.model.signal import Heartbeat, Kind, Pulse
 from bullpen.model.ticket import UsageClass
-from bullpen.ports import Records, Signals
+from bullpen.ports import InstanceGroup, Records, Signals
 from conformance.landing import land, land_all
 
 
@@ -417,6 +417,26 @@ async def test_counts_are_of_live_instances_by_class_and_state(records: Records)
         ("large", IDLE): 1,
     }
     assert await records.count() == counts
+
+
+async def test_the_census_also_says_what_is_on_offer_and_of_which_type_and_has_those_whose_end_is_owed(
+    records: Records,
+) -> None:
+    walks = (registered("i-1"), on_offer("i-2"), cleaning("i-3"), claimed("i-4"), running("i-5"), terminated("i-6"))
+    others = {"resource_class": "large", "instance_type": "m7g.large", "usage_class": UsageClass.SPOT}
+    for walk in (*walks, on_offer("i-7"), buried("i-8"), on_offer("i-9", **others)):
+        await land(records, walk)
+    (kind,) = {one.instance_type for one in await records.live(10) if one.id != "i-9"}
+    usual = (kind, UsageClass.ON_DEMAND)
+    assert await records.census() == {
+        InstanceGroup("small", CREATED, False, *usual): 1,
+        InstanceGroup("small", IDLE, True, *usual): 2,
+        InstanceGroup("small", IDLE, False, *usual): 1,
+        InstanceGroup("small", CLAIMED, False, *usual): 1,
+        InstanceGroup("small", RUNNING, False, *usual): 1,
+        InstanceGroup("small", TERMINATED, False, *usual): 1,
+        InstanceGroup("large", IDLE, True, "m7g.large", UsageClass.SPOT): 1,
+    }
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@
     health     StoreHealth: whether the store works, and which loops of services keep failing
     tokens     Tokens: who may use `bullpen serve`
     callers    Verifiers: who calls `bullpen serve` without a token, and how they prove it
+    traffic    Traffic: how many requests this process sent to the services behind its engines
     world      Clock, StoreClock, Chance, PoolQueue, Compute, CI, Infrastructure: everything else outside
 
 Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own
@@ -34,8 +35,9 @@ from bullpen.ports.scale_sets import (
     SetStatistics,
 )
 from bullpen.ports.sources import ARTIFACTS_LIMIT, KEPT_AT_LEAST, Artifacts, NoArtifacts, NoSources, Sources
-from bullpen.ports.store import TOGETHER_LIMIT, Observations, Records, Signals
+from bullpen.ports.store import TOGETHER_LIMIT, InstanceGroup, Observations, Records, Signals
 from bullpen.ports.tokens import StoredToken, TokenBook, Tokens
+from bullpen.ports.traffic import RequestResult, Traffic
 from bullpen.ports.vault import Secret, Vault
 from bullpen.ports.workflows import Conclusion, NoWorkflows, WorkflowJob, WorkflowRun, Workflows
 from bullpen.ports.world import (
@@ -81,3 +83,4 @@ class Ports:
     sources: Sources = field(default_factory=NoSources)
     artifacts: Artifacts = field(default_factory=NoArtifacts)
     store_clock: StoreClock = field(default_factory=NoStoreClock)
+    traffic: Traffic = field(default_factory=Traffic)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from bullpen.errors import Conflict
 from bullpen.model.instance import Instance, State
@@ -11,11 +11,21 @@ from bullpen.model.repository import Repository
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.signal import Heartbeat, Pulse, Signal
-from bullpen.model.ticket import Requirements
+from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.model.transition import Change, Check, StoryLine
 
 TOGETHER_LIMIT = 100
 """Changes and checks that may land together: what a DynamoDB transaction holds. Every engine keeps to it."""
+
+
+class InstanceGroup(NamedTuple):
+    """What instances that count together have in common. `on_offer`: idle, clean, and not claimed."""
+
+    resource_class: str
+    state: State
+    on_offer: bool
+    instance_type: str
+    usage_class: UsageClass
 
 
 class Records(Protocol):
@@ -83,6 +93,9 @@ class Records(Protocol):
 
     async def count(self) -> dict[tuple[str, State], int]:
         """How many live instances there are, by resource class and state."""
+
+    async def census(self) -> dict[InstanceGroup, int]:
+        """How many instances there are that live, or whose end is owed, by group: counted by the store where it can."""
 
     async def scale_sets(self) -> dict[str, ScaleSet]:
         """Every set that was ever wanted, by name; retired ones too. Consistent. One that cannot be read is missing."""

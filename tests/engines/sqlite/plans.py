@@ -23,6 +23,7 @@ ASKED_FOR_WHOLE = (
     "SCAN beat",  # what was sent, not what is stored
     "SCAN workers USING INDEX workers_owing",
     "SCAN workers USING INDEX workers_leaving",
+    "SCAN instances USING INDEX instances_live",  # the census: each counts
     *(f"SCAN instances USING COVERING INDEX instances_{name}" for name in ("of_run", "claimable", "pending")),
 )
 """Where every row is part of the answer. No such table keeps history, and the indexes hold only what is asked for."""

@@ -13,7 +13,9 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession, get_session
 
 from bullpen.config import Aws
+from bullpen.engines.aws.counting import count_calls
 from bullpen.engines.aws.errors import translated_opening
+from bullpen.ports.traffic import Traffic
 
 ATTEMPTS = 4
 """Of one call. A throttled or unanswered one is repeated by the client, after longer and longer waits; out of a store
@@ -25,10 +27,13 @@ _LONGEST_ANSWERS = {"ec2": 60, "dynamodb": 5}  # seconds: a fleet of hundreds ta
 class Cloud:
     """The clients of one pool."""
 
-    def __init__(self, settings: Aws, session: AioSession, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, settings: Aws, session: AioSession, stack: AsyncExitStack, traffic: Traffic | None = None
+    ) -> None:
         self.settings = settings
         self._session = session
         self._stack = stack
+        self._traffic = traffic or Traffic()
         self._clients: dict[tuple[str, bool], Any] = {}
         self._opening = asyncio.Lock()
 
@@ -49,17 +54,19 @@ class Cloud:
                         endpoint_url=self.settings.endpoints.get(service),
                         config=_config(service, ATTEMPTS if repeats else 1),
                     )
-                    self._clients[wanted] = await self._stack.enter_async_context(opening)
+                    client = await self._stack.enter_async_context(opening)
+                    count_calls(client, self._traffic)
+                    self._clients[wanted] = client
             return self._clients[wanted]
 
 
 @asynccontextmanager
-async def opened(settings: Aws) -> AsyncIterator[Cloud]:
+async def opened(settings: Aws, traffic: Traffic | None = None) -> AsyncIterator[Cloud]:
     """Nothing is called and no credentials are needed yet: the first call of a client shows whether they are good."""
     async with AsyncExitStack() as stack:
         with translated_opening("the session"):
             session = get_session()
-        yield Cloud(settings, session, stack)
+        yield Cloud(settings, session, stack, traffic)
 
 
 def _config(service: str, attempts: int) -> AioConfig:

@@ -19,13 +19,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from bullpen.config import Github
 from bullpen.engines.github.answers import GithubAnswer, GithubCall, failure, rows, understood
 from bullpen.engines.github.credentials import AppCredentials, Credentials, credentials_of
+from bullpen.engines.github.endpoints import SERVICE, endpoint
 from bullpen.engines.github.exchange import RawAnswer, exchange
-from bullpen.engines.github.limits import RateLimits, limits_of
+from bullpen.engines.github.limits import RateLimits, is_limited, limits_of
 from bullpen.engines.github.single_flight import Flights
 from bullpen.errors import BullpenError, ConfigError, Throttled, Unavailable
 from bullpen.extras import missing_extra
 from bullpen.ports import Clock
 from bullpen.ports.health import Limit
+from bullpen.ports.traffic import RequestResult, Traffic, result_of_status
 
 if TYPE_CHECKING:
     import httpx
@@ -47,8 +49,16 @@ HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "202
 class GithubClient:
     """GitHub, for one scope. `base` is where its API is, `scope_path` how paths of that scope begin."""
 
-    def __init__(self, settings: Github, clock: Clock, transport: "httpx.AsyncBaseTransport | None" = None) -> None:
+    def __init__(
+        self,
+        settings: Github,
+        clock: Clock,
+        transport: "httpx.AsyncBaseTransport | None" = None,
+        traffic: Traffic | None = None,
+    ) -> None:
         self.settings = settings
+        self._traffic = traffic or Traffic()
+        self._traffic.limits = lambda: self.limits
         self.scope_path = f"/repos/{settings.scope}" if "/" in settings.scope else f"/orgs/{settings.scope}"
         self.base = base_url(settings)
         self._clock = clock
@@ -166,7 +176,16 @@ class GithubClient:
         """One request with the caller's own authorization, without repeats or limits, when it is its turn; by default
         one of the few that the client sends at once. Raise Unavailable if there is no whole answer in time."""
         turns = self._turns if turns is None else turns
-        return await exchange(self._opened()[0], call, url, headers=headers, body=body, within=within, turns=turns)
+        client = self._opened()[0]
+        try:
+            answer = await exchange(client, call, url, headers=headers, body=body, within=within, turns=turns)
+        except Unavailable:
+            self._traffic.note(SERVICE, endpoint(call), RequestResult.FAILED)
+            raise
+        limited = is_limited(GithubAnswer(answer.status, answer.headers))
+        result = RequestResult.THROTTLED if limited else result_of_status(answer.status)
+        self._traffic.note(SERVICE, endpoint(call), result)
+        return answer
 
     @property
     def clock(self) -> Clock:

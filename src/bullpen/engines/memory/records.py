@@ -21,6 +21,7 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
+from bullpen.ports.store import InstanceGroup
 
 
 class MemoryRecords:
@@ -112,6 +113,15 @@ class MemoryRecords:
     @request("records.count")
     def count(self) -> dict[tuple[str, State], int]:
         return dict(Counter((i.resource_class, i.state) for i in self._instances.live.walk() if i.state in LIVE))
+
+    @request("records.census")
+    def census(self) -> dict[InstanceGroup, int]:
+        return dict(
+            Counter(
+                InstanceGroup(i.resource_class, i.state, i.attested, i.instance_type, i.usage_class)
+                for i in self._instances.live.walk()
+            )
+        )
 
     @request("records.scale_sets")
     def scale_sets(self) -> dict[str, ScaleSet]:

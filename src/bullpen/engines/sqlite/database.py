@@ -20,6 +20,7 @@ from bullpen.engines.sqlite.reader import Snapshot, SqliteReader
 from bullpen.engines.sqlite.turnstile import PATIENCE, Turnstile
 from bullpen.engines.sqlite.writer import Transaction, Writer
 from bullpen.errors import ConfigError
+from bullpen.ports.traffic import Traffic
 
 T = TypeVar("T")
 
@@ -29,13 +30,14 @@ POLL = 0.250  # seconds; what a lost wake-up costs at most
 class Database:
     """Open it with `Database.open`, in the process that uses it; any number may be open on one home."""
 
-    def __init__(self, home: Path, scripts: Sequence[Path], patience: float) -> None:
+    def __init__(self, home: Path, scripts: Sequence[Path], patience: float, traffic: Traffic | None = None) -> None:
         self.path = home / FILE
+        self._traffic = traffic or Traffic()
         turnstile = Turnstile(home, patience)
         connection = open_home(home, turnstile, scripts)
         try:
             self.sockets = socket_directory(home)
-            self._writer = Writer(self.path, connection, turnstile, self.sockets, self._note_change)
+            self._writer = Writer(self.path, connection, turnstile, self.sockets, self._note_change, self._traffic)
         except (UnsafeDirectory, OSError) as exc:
             connection.close()
             raise ConfigError(f"{home}: no directory for sockets ({exc})") from exc
@@ -49,12 +51,18 @@ class Database:
         _keep_in_forked_children(self)
 
     @classmethod
-    def open(cls, home: Path, scripts: Sequence[Path] | None = None, patience: float = PATIENCE) -> Self:
+    def open(
+        cls,
+        home: Path,
+        scripts: Sequence[Path] | None = None,
+        patience: float = PATIENCE,
+        traffic: Traffic | None = None,
+    ) -> Self:
         """Open the home, created and migrated as needed. `patience`: seconds to wait for other processes' writes.
 
         Raise ConfigError if the home or its file cannot be used, Unavailable if it is locked for too long.
         """
-        return cls(home, load_scripts() if scripts is None else scripts, patience)
+        return cls(home, load_scripts() if scripts is None else scripts, patience, traffic)
 
     async def write(self, function: Callable[[Transaction], T]) -> T:
         """Run `function` in a durable transaction and return what it returned, after the commit.
@@ -74,7 +82,7 @@ class Database:
         """Run `function` on a snapshot that contains every write awaited before. It must fetch all it returns."""
         self._check_usable()
         if self._reader is None:
-            self._reader = SqliteReader(self.path)
+            self._reader = SqliteReader(self.path, self._traffic)
         return await self._reader.submit(function)
 
     def wakes(self) -> "Wakes":

@@ -15,6 +15,9 @@ from typing import Any, TypeVar
 from bullpen.engines.sqlite.errors import translated
 from bullpen.engines.sqlite.turnstile import connect
 from bullpen.lazy_dataclass import dataclass
+from bullpen.ports.traffic import RequestResult, Traffic
+
+SERVICE = "sqlite"  # in `Traffic`
 
 T = TypeVar("T")
 
@@ -67,8 +70,9 @@ class Snapshot:
 class SqliteReader:
     """Runs functions on a thread of its own, each on one snapshot, in order of arrival."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, traffic: Traffic | None = None) -> None:
         self._database = database
+        self._traffic = traffic or Traffic()
         self._waiting: SimpleQueue[tuple[Callable[[Snapshot], Any], asyncio.Future[Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="bullpen-reader", daemon=True)
         self._connection: sqlite3.Connection | None = None
@@ -98,8 +102,12 @@ class SqliteReader:
                 self._connection.execute("PRAGMA query_only = ON")
             self._connection.execute("BEGIN")
             try:
-                return WorkOutcome(future, function(Snapshot(self._connection)))
+                found = WorkOutcome(future, function(Snapshot(self._connection)))
             finally:
                 self._connection.execute("ROLLBACK")
+            self._traffic.note(SERVICE, "read", RequestResult.OK)
+            return found
         except Exception as exc:
+            if isinstance(exc, sqlite3.Error):
+                self._traffic.note(SERVICE, "read", RequestResult.FAILED)
             return WorkOutcome(future, error=translated(exc, self._database))

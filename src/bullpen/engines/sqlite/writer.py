@@ -23,8 +23,9 @@ from typing import Any, TypeVar
 
 from bullpen.engines.sqlite import notify, reserve
 from bullpen.engines.sqlite.errors import is_full, locked, low, translated
-from bullpen.engines.sqlite.reader import Snapshot, WorkOutcome, deliver
+from bullpen.engines.sqlite.reader import SERVICE, Snapshot, WorkOutcome, deliver
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect, set_pace
+from bullpen.ports.traffic import RequestResult, Traffic
 
 T = TypeVar("T")
 
@@ -76,8 +77,10 @@ class Writer:
         turnstile: Turnstile,
         sockets: Path,
         on_foreign_change: Callable[[], None],
+        traffic: Traffic | None = None,
     ) -> None:
         self._database = database
+        self._traffic = traffic or Traffic()
         self._connection: sqlite3.Connection | None = _undoing_in_memory(connection)
         self._turnstile = turnstile
         self._sockets = sockets
@@ -153,6 +156,7 @@ class Writer:
                 time.sleep(FULL_PAUSE)
                 return
             self._met_full = 0
+            self._traffic.note(SERVICE, "commit", RequestResult.FAILED)
             error = locked(self._database) if isinstance(exc, TurnstileTimeout) else translated(exc, self._database)
             futures = [outcome.future for outcome in outcomes]
             while len(futures) < arrived and self._waiting:  # those we could not even begin have waited long enough
@@ -160,6 +164,7 @@ class Writer:
             deliver(WorkOutcome(future, error=error) for future in futures)
             return
         self._met_full = 0
+        self._traffic.note(SERVICE, "commit", RequestResult.OK)
         deliver(outcomes)
         self._send_wakes(landed)
         if changed - self._written_back > WRITTEN_BACK_AFTER:

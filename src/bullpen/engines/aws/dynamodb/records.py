@@ -27,6 +27,7 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements, UsageClass, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.model.worker import CLEANED_UP, Worker
+from bullpen.ports.store import InstanceGroup
 from bullpen.structured_log import get_logger
 
 R = TypeVar("R")
@@ -155,6 +156,20 @@ class DynamoRecords:
         for item in await self._table.walk(("liveKey", "LIVE#Instance"), index="live").all():
             if state := live.get(item.get("state", {}).get("S", "")):
                 counted[item.get("resourceClass", {}).get("S", ""), state] += 1
+        return dict(counted)
+
+    async def census(self) -> dict[InstanceGroup, int]:
+        # Not decoded: a scrape asks this every few seconds, of a pool of any size.
+        states = {state.value: state for state in State}
+        usages = {usage.value: usage for usage in UsageClass}
+        counted: Counter[InstanceGroup] = Counter()
+        for item in await self._table.walk(("liveKey", "LIVE#Instance"), index="live").all():
+            said = {name: value.get("S", "") for name, value in item.items()}
+            state, usage = states.get(said.get("state", "")), usages.get(said.get("usageClass", ""))
+            if state is not None and usage is not None:
+                on_offer = bool(item.get("attested", {}).get("BOOL"))
+                kind = said.get("instanceType", "")
+                counted[InstanceGroup(said.get("resourceClass", ""), state, on_offer, kind, usage)] += 1
         return dict(counted)
 
     async def scale_sets(self) -> dict[str, ScaleSet]:
