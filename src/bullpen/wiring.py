@@ -59,6 +59,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.sqlite.ci import SqliteCI
     from bullpen.engines.sqlite.database import Database
     from bullpen.engines.sqlite.health import SqliteHealth
+    from bullpen.engines.sqlite.history import SqliteHistory
     from bullpen.engines.sqlite.jobs import SqliteJobs
     from bullpen.engines.sqlite.logs import FileLogs
     from bullpen.engines.sqlite.observations import SqliteObservations
@@ -94,6 +95,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 sources=FileSources(home, store := StoreRoom(home)),
                 artifacts=FileArtifacts(home, store),
                 traffic=traffic,
+                history=SqliteHistory(database),
             )
         finally:
             await compute.close()

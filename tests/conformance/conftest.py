@@ -11,6 +11,7 @@ from bullpen.ports import (
     CI,
     Artifacts,
     Compute,
+    History,
     Jobs,
     Logs,
     Observations,
@@ -30,7 +31,7 @@ from conformance.set_services import AdmittingWorld, SetWorld
 
 PORTS = {
     *("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
-    *("health", "tokens", "sources", "artifacts", "scale_sets", "set_world", "github_sets"),
+    *("health", "tokens", "history", "sources", "artifacts", "scale_sets", "set_world", "github_sets"),
 }
 IN_PROCESS = ("memory", "memory-github", "sqlite")
 
@@ -141,6 +142,11 @@ def health(ports: Ports) -> StoreHealth:
 @pytest.fixture
 def tokens(ports: Ports) -> Tokens:
     return ports.tokens
+
+
+@pytest.fixture
+def history(ports: Ports) -> History:
+    return ports.history
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from bullpen.engines.sqlite.artifacts import FileArtifacts
 from bullpen.engines.sqlite.ci import SqliteCI
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.health import SqliteHealth
+from bullpen.engines.sqlite.history import SqliteHistory
 from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.sqlite.logs import FileLogs
 from bullpen.engines.sqlite.queue import SqliteQueue
@@ -117,6 +118,7 @@ async def sqlite(directory: Path) -> AsyncIterator[Opened]:
             tokens=SqliteTokens(database),
             sources=FileSources(directory, store := StoreRoom(directory)),
             artifacts=FileArtifacts(directory, store),
+            history=SqliteHistory(database),
         )
 
         async def hire(name: str, label: str, busy: bool) -> None:
@@ -242,13 +244,13 @@ ENGINES = {
         VirtualLoop,
         keeps=(
             *("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
-            *("health", "tokens", "sources", "artifacts"),
+            *("health", "tokens", "history", "sources", "artifacts"),
         ),
     ),
     "sqlite": Engine(
         sqlite,
         asyncio.new_event_loop,
-        keeps=(*STORE, "sources", "artifacts"),
+        keeps=(*STORE, "history", "sources", "artifacts"),
     ),
     "aws": Engine(
         aws,

@@ -132,7 +132,8 @@ class Debt:
 
 @dataclass(frozen=True, slots=True)
 class StoryLine:
-    """One landed step of a record, as `bullpen why` shows it."""
+    """One landed step of a record, as `bullpen why` shows it. A step that draws a round also names the run to which the
+    record then belongs, and the repository of that run."""
 
     version: int
     step: str
@@ -140,6 +141,8 @@ class StoryLine:
     at: datetime
     by: str
     why: str
+    run_id: str = ""
+    repository: str = ""
 
 
 STORY_LENGTH = 16
@@ -198,7 +201,9 @@ class Transition(Generic[S, E]):
                 raise Conflict(f"{subject.id}: {self.step} needs {guard}", found=subject)
         version, target = subject.version + 1, self.target or subject.state
         after = replace(after, state=target, version=version)  # type: ignore[type-var]
-        line = None if self.silent else StoryLine(version, self.step, target.value, event.at, event.by, event.why)
+        owned = (getattr(after, "run_id", ""), getattr(after, "repository", "")) if self.draws_round else ()
+        told = (version, self.step, target.value, event.at, event.by, event.why, *owned)
+        line = None if self.silent else StoryLine(*told)
         return Change(self.step, subject, after, guards, line, self.draws_round, self.always)
 
 

@@ -7,6 +7,7 @@
     scale_sets ScaleSets: jobs that such a CI assigns to a set of runners, and their registrations
     vault      Vault: secrets that agents need
     health     StoreHealth: whether the store works, and which loops of services keep failing
+    history    History: what happened, what it cost
     tokens     Tokens: who may use `bullpen serve`
     callers    Verifiers: who calls `bullpen serve` without a token, and how they prove it
     traffic    Traffic: how many requests this process sent to the services behind its engines
@@ -20,6 +21,7 @@ from dataclasses import field
 
 from bullpen.lazy_dataclass import dataclass
 from bullpen.ports.health import FailingLoop, ServiceNote, StoreHealth
+from bullpen.ports.history import History, HistoryPage, NoHistory
 from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
 from bullpen.ports.scale_sets import (
     JitConfiguration,
@@ -84,3 +86,4 @@ class Ports:
     artifacts: Artifacts = field(default_factory=NoArtifacts)
     store_clock: StoreClock = field(default_factory=NoStoreClock)
     traffic: Traffic = field(default_factory=Traffic)
+    history: History = field(default_factory=NoHistory)

@@ -12,6 +12,7 @@ from bullpen.engines.memory.compute import MemoryCompute, Yard
 from bullpen.engines.memory.faults import Failure, Faults, Rates
 from bullpen.engines.memory.github import MemoryGithub
 from bullpen.engines.memory.health import MemoryHealth, Notes
+from bullpen.engines.memory.history import Ledger, MemoryHistory
 from bullpen.engines.memory.jobs import MemoryJobs
 from bullpen.engines.memory.logs import MemoryLogs
 from bullpen.engines.memory.observations import MemoryObservations
@@ -50,6 +51,7 @@ class Memory:
         self.notes: Notes = {}
         self.secrets: dict[str, Secret] = {}
         self.shelf = Shelf()
+        self.ledger = Ledger()
         self.stored_sources = StoredSources()
 
     def ports(self, clock: Clock | None = None, chance: Chance | None = None, faults: Faults | None = None) -> Ports:
@@ -75,5 +77,6 @@ class Memory:
             tokens=MemoryTokens(self.shelf, faults),
             sources=MemorySources(self.stored_sources, clock, faults),
             artifacts=MemoryArtifacts(self.stored_sources, clock, faults),
+            history=MemoryHistory(self.ledger, self.tables, faults),
             store_clock=clock if isinstance(clock, LoopClock) else NoStoreClock(),
         )

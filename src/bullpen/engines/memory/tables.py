@@ -38,6 +38,8 @@ class Tables:
         self.set_sessions: dict[str, SetSession] = {}
         self.repositories: dict[str, Repository] = {}
         self.stories: dict[str, deque[StoryLine]] = {}
+        self.unbooked: dict[str, None] = {}
+        """Instances that have ended, and whose last booking has not landed."""
         self._control = control
         self._bells: dict[str, MemoryWakeups] = {}
         self.instance_indexes = InstanceIndexes(lag)
@@ -115,6 +117,8 @@ class Tables:
         table[record.id] = record
         if isinstance(record, Worker) and record.state is CLEANED_UP:
             self.cards.pop(record.id, None)
+        if isinstance(record, Instance) and record.purge_at is not None:
+            self.unbooked[record.id] = None
         if change.line is not None:
             self.stories.setdefault(record.id, deque(maxlen=STORY_LENGTH)).append(change.line)
         self._wake(change, record)
@@ -133,6 +137,7 @@ class Tables:
             case Instance():
                 self.bell(record.id).ring()
                 del self._bells[record.id]
+                self.unbooked.pop(record.id, None)
             case Worker():
                 self.cards.pop(record.id, None)
                 self.forgotten_epoch = max(self.forgotten_epoch, record.epoch)

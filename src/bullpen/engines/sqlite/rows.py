@@ -204,18 +204,18 @@ REPOSITORIES = Table("repositories", Repository)
 # ---- beside the records
 
 
-STORY_COLUMNS = "version, step, state, at, by, why"
+STORY_COLUMNS = "version, step, state, at, by, why, run_id, repository"
 
 _CARD = json.Decoder(Card)
 
 
 def encode_line(line: StoryLine) -> Row:
-    return line.version, line.step, line.state, to_micros(line.at), line.by, line.why
+    return line.version, line.step, line.state, to_micros(line.at), line.by, line.why, line.run_id, line.repository
 
 
 def decode_line(row: Row) -> StoryLine:
-    version, step, state, at, by, why = row
-    return StoryLine(version, step, state, from_micros(at), by, why)
+    version, step, state, at, *told = row
+    return StoryLine(version, step, state, from_micros(at), *told)
 
 
 def encode_card(card: Card) -> str:

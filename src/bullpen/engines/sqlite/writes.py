@@ -22,6 +22,7 @@ from bullpen.engines.sqlite.rows import (
     REPOSITORIES,
     SCALE_SETS,
     SET_SESSIONS,
+    STORY_COLUMNS,
     WORKERS,
     Row,
     Table,
@@ -41,7 +42,7 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.transition import STORY_LENGTH, Change, Check
 from bullpen.model.worker import Worker
 
-WRITE_LINE = "REPLACE INTO stories (record_id, slot, version, step, state, at, by, why) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+WRITE_LINE = f"REPLACE INTO stories (record_id, slot, {STORY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 RUNNERS = "SELECT id FROM instances WHERE run_id = ? AND run_id <> '' AND state <> 'terminated'"
 

@@ -282,7 +282,13 @@ def decode_part(kind: type[R], value: Value) -> R:
 
 
 _LINE = _codec(StoryLine, StrEnum)
-encode_line = _LINE.encode
+
+
+def encode_line(line: StoryLine) -> Value:
+    written = _LINE.encode(line)
+    if not line.run_id:
+        del written["M"]["runId"]  # most lines name no run, and a story has 16 of them
+    return written
 
 
 def slot_of(line: StoryLine) -> str:
