@@ -87,3 +87,29 @@ async def test_of_many_secrets_the_first_is_everybodys(tokens: Tokens) -> None:
 
 def test_no_hash_is_shown() -> None:
     assert "abab" not in repr(StoredToken("a", "b", "read", "abab", created=None))  # type: ignore[arg-type]
+
+
+# ---- sessions that were ended
+
+
+async def test_an_ended_session_is_known_to_every_reader(ports: Ports, tokens: Tokens) -> None:
+    now = ports.clock.now()
+    await tokens.end_session("00bb", now + 2 * HOUR, now)
+    await tokens.end_session("00aa", now + HOUR, now)
+    await tokens.end_session("00aa", now + HOUR, now)
+    assert (await tokens.read()).ended == ("00aa", "00bb")
+
+
+async def test_an_ended_session_requires_no_token_and_is_none(ports: Ports, tokens: Tokens) -> None:
+    now = ports.clock.now()
+    await tokens.end_session("00aa", now + HOUR, now)
+    assert await tokens.read() == TokenBook(ended=("00aa",))
+
+
+async def test_an_ended_session_is_noted_until_its_time_has_passed(ports: Ports, tokens: Tokens) -> None:
+    now = ports.clock.now()
+    await tokens.end_session("00aa", now + HOUR, now)
+    await tokens.end_session("00bb", now + 3 * HOUR, now + 2 * HOUR)
+    assert "00bb" in (await tokens.read()).ended
+    await tokens.end_session("00cc", now + 3 * HOUR, now)
+    assert {"00bb", "00cc"} <= set((await tokens.read()).ended)

@@ -32,6 +32,7 @@ PUBLIC = sorted(
         *("showSourceLimits", "listMissingBlocks", "sendPack", "sendManifest", "listArtifacts", "readArtifacts"),
         *("showStatus", "listInstances", "showInstance", "showStories"),
         *("listWorkers", "showWorker", "stopWorker", "recordHeartbeat", "recordHeartbeats"),
+        *("openSession", "showSession", "endSession"),
         *("streamEvents", "receiveWebhook", "checkHealth", "checkReadiness"),
     ]
 )

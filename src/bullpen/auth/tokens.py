@@ -5,6 +5,8 @@ tokens are derived.
     bpa_<instance>_<until>_<mac>    an agent's: bound to its instance and a time, proved by the mac; stored nowhere
     bpr_<claims>_<mac>              a workflow run's: bound to it, its repository, its trust domain and a time; as above
 
+The session of a browser (`auth.sessions`) is proved in the same way, and ends with the operator's token it belongs to.
+
 A process keeps a copy of what the store has (`ports.Tokens`) and reads it again every second: requests ask far more
 often, and must not wait. Only the caller with an operator's token that the copy lacks waits for the next read
 (`catch_up`): it may have been created a moment ago, by any process. However many such callers there are, they add one
@@ -93,6 +95,8 @@ class Keys:
         self._failing_since: float | None = None
         self._known: dict[str, StoredToken] = {}
         self._required = False
+        self._over: frozenset[str] = frozenset()  # ended sessions, as the store has them
+        self._over_here: dict[str, datetime] = {}  # by this process, and until when each would have lasted
         self._reading = asyncio.Lock()
         self._begun = 0  # reads so far
         self._ended = 0  # the number of the last one that has ended; one that was cancelled has not
@@ -109,6 +113,7 @@ class Keys:
         """Take over what the store has. Once required, tokens stay required: no failure of the store opens it."""
         self._required = self._required or book.required
         self._known = {token.id: token for token in book.tokens}
+        self._over = frozenset(book.ended)
 
     async def refresh(self, now: float) -> None:
         """Read the tokens again; note if that fails."""
@@ -203,12 +208,41 @@ class Keys:
 
     def _operator(self, token: str, now: float) -> Operator | None:
         known = self._stored(token)
+        return None if known is None else self.operator_of(known.id, now)
+
+    def operator_of(self, id: str, now: float) -> Operator | None:
+        """The operator whose token has this id; None if that is unknown, revoked or has expired. Raise Unavailable if
+        it may have been revoked."""
+        known = self._known.get(id)
         if known is None or known.revoked is not None or known.scope not in _LADDER:
             return None
         if known.expires is not None and now >= known.expires.timestamp():
             return None
         self._check_fresh(now)
         return Operator(known.name, Scope(known.scope))
+
+    def stored(self, token: str, now: float) -> StoredToken | None:
+        """What the store keeps of an operator's token; None if it is not valid. Raise Unavailable as `bearer`."""
+        found = self._stored(token) if token.startswith("bpo_") else None
+        return found if found is not None and self.operator_of(found.id, now) is not None else None
+
+    def is_known(self, id: str) -> bool:
+        """Whether this process has read a token of this id; another process may have created it a moment ago."""
+        return id in self._known
+
+    def mac(self, kind: str, said: str) -> str:
+        """Proves that this pool said this, in texts of a kind."""
+        return _mac(self._secret, kind, said)
+
+    def has_ended(self, session: str) -> bool:
+        return session in self._over or session in self._over_here
+
+    async def end_session(self, session: str, until: datetime, now: datetime) -> None:
+        """It is over: here at once, in other processes when they read the tokens again, a second later. Raise
+        Unavailable if the store could not note it."""
+        # Apart from what the store has: a read that is under way does not know of it yet.
+        self._over_here = {id: end for id, end in self._over_here.items() if end > now} | {session: until}
+        await self._tokens.end_session(session, until, now)
 
     def _run(self, token: str, now: float) -> RunIdentity | None:
         packed, _, mac = token.removeprefix("bpr_").rpartition("_")

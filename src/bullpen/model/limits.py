@@ -84,6 +84,7 @@ LOG_CHUNK = 256 * 1024  # bytes of a log in one request
 PROOF_HEADER_LENGTH = 512  # characters of an Authorization header that AWS signed
 PROOF_DATE_LENGTH = 16  # characters: 20260131T120000Z
 SESSION_TOKEN_LENGTH = 4096  # characters: those of AWS have one or two thousand
+TOKEN_LENGTH = 256  # characters of an operator's token: ours have 85
 OIDC_TOKEN_LENGTH = 8192  # characters: GitHub's have about two thousand
 POLL_SECONDS = 25  # of a long poll: below the minute after which proxies give up on a silent connection
 

@@ -30,10 +30,12 @@ class StoredToken:
 @dataclass(frozen=True, slots=True)
 class TokenBook:
     """Everything that is known of tokens at one moment. `required`: whether there was ever one. From then on
-    every operator needs one; no later event takes that back."""
+    every operator needs one; no later event takes that back. `ended` are the ids of sessions that were ended before
+    their time, in order; one whose time has passed may be missing."""
 
     required: bool = False
     tokens: tuple[StoredToken, ...] = ()
+    ended: tuple[str, ...] = ()
 
 
 class Tokens(Protocol):
@@ -51,6 +53,10 @@ class Tokens(Protocol):
 
     async def revoke(self, name: str, now: datetime) -> bool:
         """The token is not valid any more; False if there is none of that name. The name stays taken."""
+
+    async def end_session(self, session: str, until: datetime, now: datetime) -> None:
+        """Note that the session of this id, which would last until `until`, is over. Ended twice is ended. What was
+        noted of sessions whose time has passed may be forgotten: the notes are bounded by how long sessions last."""
 
     async def secret(self, draft: bytes) -> bytes:
         """The agents' secret of this pool. If there is none, the draft becomes it: of several at once one, for all."""

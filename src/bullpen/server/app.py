@@ -17,7 +17,8 @@ from bullpen.errors import BullpenError
 from bullpen.schema.error import ErrorAnswer
 from bullpen.server.context import Asking, Context
 from bullpen.server.exchange import VERSION
-from bullpen.server.gate import LARGEST_BODY, RequestGate, head_of
+from bullpen.server.gate import LARGEST_BODY, RequestGate
+from bullpen.server.head import head_of
 from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
 from bullpen.server.mistakes import of_decoding, of_validation
 from bullpen.server.openapi import AGENTS_PATH, PATH, documents
@@ -36,11 +37,19 @@ from bullpen.server.routes import (
     pool,
     registration,
     runs,
+    session,
     sources,
     tokens,
     workers,
 )
 from bullpen.structured_log import get_logger
+
+OF_BROWSERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
+    (b"cache-control", b"no-store"),
+]
+"""Headers of what a browser with a cookie gets: a log or an artifact is not a page, and stays in no cache."""
 
 log = get_logger("bullpen.server")
 
@@ -56,7 +65,8 @@ class ServerApp:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            send = _with_version(send)
+            has_cookie = any(name == b"cookie" for name, _ in scope["headers"])
+            send = _with_headers(send, OF_BROWSERS if has_cookie else [])
             state = {**scope.get("state", {}), "context": self._context}
             if b"%" in (raw := scope.get("raw_path") or b""):
                 scope["path"] = routed(raw)
@@ -66,6 +76,7 @@ class ServerApp:
                 peer = scope.get("client")
                 try:
                     head = head_of(scope["headers"])
+                    head.method = scope["method"]
                     state["speaker"] = await self.gate.admit_unknown(scope["path"], head, peer[0] if peer else None)
                 except Problem as problem:
                     content = msgspec.json.encode(problem.answer)
@@ -87,10 +98,13 @@ class ServerApp:
         self.heartbeats.adopt(settings)
 
 
-def _with_version(send: Any) -> Any:
+def _with_headers(send: Any, others: list[tuple[bytes, bytes]]) -> Any:
+    """With the version of the server, and those of the others that the answer does not have."""
+
     async def sent(message: Any) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], VERSION]
+            own = {name.lower() for name, _ in message["headers"]} if others else ()
+            message["headers"] = [*message["headers"], VERSION, *(one for one in others if one[0] not in own)]
         await send(message)
 
     return sent
@@ -101,7 +115,7 @@ def _litestar() -> Litestar:
     """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
     comes with the requests."""
     of_operators = (runs, operations, jobs, sources, pool, workers)
-    modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, health, dashboard)
+    modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, session, health, dashboard)
     return Litestar(
         route_handlers=[*(module.ROUTER for module in modules), openapi, openapi_of_agents],
         dependencies={"context": Provide(_context, sync_to_thread=False)},

@@ -1,5 +1,6 @@
 """Authentication: the caller of a request, and what it may do. The token of an operator has a scope, that of an agent
-is valid for its instance only, that of a workflow run for its label only.
+is valid for its instance only, that of a workflow run for its label only. A browser sends the cookie of a session
+instead of an operator's token. Where a request has both, the token alone counts.
 
 Without tokens the server is open to operators. It then listens on loopback only, and refuses callers from other
 machines, other host names and web pages of other origins. Agents need their token even then. A server that other
@@ -13,11 +14,13 @@ from bullpen.auth.tokens import AgentIdentity, Keys, Operator, RunIdentity, Scop
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.model import label as labels
 from bullpen.ports import Clock
+from bullpen.server.head import Head
 from bullpen.server.problems import Problem
+from bullpen.server.sessions import LOOPBACK_NAMES, Sessions, is_loopback_name
 from bullpen.structured_log import get_logger
 
 OPEN = Operator("open", Scope.ADMIN)
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+LOG_IN_AGAIN = "Log in again with a valid token."
 
 log = get_logger("bullpen.server")
 
@@ -27,9 +30,10 @@ class UnknownToken(Problem):
 
 
 class Doorkeeper:
-    """Finds the caller that an `Authorization` header names."""
+    """Finds the caller that an `Authorization` header or a session names."""
 
     def __init__(self, keys: Keys, clock: Clock) -> None:
+        self.sessions = Sessions(keys, clock)
         self._keys = keys
         self._clock = clock
         self._always_asks = False
@@ -48,15 +52,16 @@ class Doorkeeper:
         if self._is_open(self._clock.now().timestamp()):
             raise forbidden("the server has no tokens, so it serves this machine only")
 
-    def identify(self, authorization: str | None, host: str | None, origin: str | None) -> Speaker:
-        """The caller. Raise a 401 for a token that is not valid, an UnknownToken for one that may be new, a 403 for a
-        caller that an open server refuses, a 503 if the keys cannot be read."""
+    def identify(self, head: Head) -> Speaker:
+        """The caller. Raise a 401 for a token or a session that is not valid, an UnknownToken for one that may be new,
+        a 403 for a caller that an open server refuses and for a session's request that comes from another page, a 503
+        if the keys cannot be read."""
         now = self._clock.now().timestamp()
-        if authorization is None:
-            if not self._is_open(now):
-                raise unauthorized("a token is needed")
-            return _local_caller(host, origin)
-        kind, _, token = authorization.partition(" ")
+        if head.authorization is None:
+            if self._is_open(now):
+                return _local_caller(head.host, head.origin)
+            return self._of_session(head, now)
+        kind, _, token = head.authorization.partition(" ")
         if kind.lower() != "bearer":
             raise unauthorized("the Authorization header must be 'Bearer <token>'")
         try:
@@ -67,6 +72,25 @@ class Doorkeeper:
             may_be_new = self._keys.may_be_new(token.strip())
             raise unauthorized("the token is wrong, expired or revoked", kind=UnknownToken if may_be_new else Problem)
         return found
+
+    def is_open(self) -> bool:
+        """Whether operators need no token now. Raise a 503 if that is not known."""
+        return self._is_open(self._clock.now().timestamp())
+
+    def _of_session(self, head: Head, now: float) -> Operator:
+        found = self.sessions.find(head)
+        if found is None:
+            raise unauthorized("a token is needed")
+        try:
+            operator = self.sessions.operator_of(found)
+        except BullpenError as exc:
+            raise self._unreadable(exc) from exc
+        if operator is None:
+            # Its token may have been created a moment ago, and read by the process that opened the session.
+            may_be_new = not self._keys.is_known(found.token) and now < found.until
+            raise unauthorized("the session has ended", LOG_IN_AGAIN, kind=UnknownToken if may_be_new else Problem)
+        self.sessions.check_page(head)
+        return operator
 
     async def catch_up(self) -> None:
         """Return when the tokens were read again. Raise a 503 if they cannot be read."""
@@ -156,8 +180,7 @@ def unauthorized(error: str, remedy: str | None = None, kind: type[Problem] = Pr
 
 def _local_caller(host: str | None, origin: str | None) -> Operator:
     """A page in a browser on this machine can reach loopback too, under any host name that resolves to it."""
-    name = (host or "").rpartition(":")[0] if not (host or "").endswith("]") and ":" in (host or "") else (host or "")
-    if name.lower() not in LOOPBACK_NAMES:
+    if not is_loopback_name(host):
         raise forbidden(f"the server has no tokens, so it serves the host names {', '.join(LOOPBACK_NAMES)} only")
     if origin is not None and origin.partition("://")[2] != host:
         raise forbidden("the server has no tokens, so it refuses web pages of other origins")

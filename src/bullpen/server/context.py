@@ -21,7 +21,9 @@ from bullpen.ports import Ports
 from bullpen.ports.callers import Verifiers
 from bullpen.server.authentication import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
 from bullpen.server.events import Events
+from bullpen.server.head import Head, head_of
 from bullpen.server.load_limits import Admission
+from bullpen.server.login_limits import LoginLimits
 from bullpen.server.long_poll import LongPoll
 from bullpen.server.operations import Operations
 from bullpen.server.problems import Problem
@@ -55,6 +57,7 @@ class Context:
     long_poll: LongPoll = field(init=False)
     events: Events = field(init=False)
     readiness: Readiness = field(init=False)
+    logins: LoginLimits = field(default_factory=LoginLimits)
 
     def __post_init__(self) -> None:
         self.doorkeeper = Doorkeeper(self.keys, self.ports.clock)
@@ -107,13 +110,18 @@ class Context:
 
     def may_still(self, request: Asking, scope: Scope) -> bool:
         """Whether the operator of a request that is being answered would be admitted again now."""
-        sent = request.headers
         try:
-            speaker = self.doorkeeper.identify(sent.get("authorization"), sent.get("host"), sent.get("origin"))
+            speaker = self.doorkeeper.identify(self.head(request))
             must_be_operator(speaker, scope)
         except Problem:
             return False
         return True
+
+    def head(self, request: Asking) -> Head:
+        """The headers by which the request was admitted."""
+        head = head_of(request.scope["headers"])
+        head.method = request.method
+        return head
 
     async def close(self) -> None:
         """End what waits and what runs: long polls and streams at once, operations as a signal would."""

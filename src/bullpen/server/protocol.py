@@ -23,7 +23,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from bullpen.auth.tokens import Speaker
 from bullpen.server.authentication import UnknownToken
 from bullpen.server.exchange import Exchange, Flow, rendered
-from bullpen.server.gate import Head, RequestGate, head_of
+from bullpen.server.gate import RequestGate
+from bullpen.server.head import Head, head_of
 from bullpen.server.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats
 from bullpen.server.paths import routed
 from bullpen.server.problems import Problem, bad_input, too_large
@@ -204,6 +205,8 @@ class Connection(HttpToolsProtocol):
         except Problem as problem:
             self._hang_up(problem)
             return
+        if self._head.cookie is not None:  # only a session asks for the method
+            self._head.method = self.parser.get_method().decode("latin-1")
         self._left = self._head.length or 0
         caller: dict[str, Speaker | None] = {}
         try:

@@ -16,9 +16,11 @@ class Shelf:
     required: bool = False
     tokens: dict[str, StoredToken] = field(default_factory=dict)
     secret: bytes = field(default=b"", repr=False)
+    ended: dict[str, datetime] = field(default_factory=dict)  # sessions, until when they would have lasted
 
     def book(self) -> TokenBook:
-        return TokenBook(self.required, tuple(self.tokens[name] for name in sorted(self.tokens)))
+        tokens = tuple(self.tokens[name] for name in sorted(self.tokens))
+        return TokenBook(self.required, tokens, tuple(sorted(self.ended)))
 
     def add(self, token: StoredToken) -> None:
         self.required = True
@@ -50,6 +52,10 @@ class MemoryTokens:
             return False
         self._shelf.tokens[name] = replace(found, revoked=found.revoked or now)
         return True
+
+    @request("tokens.end_session")
+    def end_session(self, session: str, until: datetime, now: datetime) -> None:
+        self._shelf.ended = {id: end for id, end in self._shelf.ended.items() if end > now} | {session: until}
 
     @request("tokens.secret")
     def secret(self, draft: bytes) -> bytes:

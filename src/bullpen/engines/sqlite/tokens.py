@@ -22,6 +22,12 @@ FORGET = """
 KEEP = "INSERT INTO keys (name, content) VALUES (?, ?) ON CONFLICT DO NOTHING"
 KEY = "SELECT content FROM keys WHERE name = ?"
 REQUIRED, AGENTS = "required", "agents"
+# A session that was ended is a key without content: its name has the second until which it would have lasted, and its
+# id, so that those that are over come first.
+ENDED = "ended-session:"
+ALL_ENDED = "SELECT name FROM keys WHERE name > ? AND name < ? ORDER BY name"
+FORGET_ENDED = "DELETE FROM keys WHERE name > ? AND name < ?"
+AFTER_ENDED = "ended-session;"  # the first text after all that begin so
 
 
 class SqliteTokens(SqlitePort):
@@ -29,7 +35,9 @@ class SqliteTokens(SqlitePort):
         def read(snapshot: Snapshot) -> TokenBook:
             required = snapshot.execute(KEY, (REQUIRED,)).fetchone() is not None
             rows = snapshot.execute(ALL).fetchall()
-            return TokenBook(required, tuple(StoredToken(*row[:4], *map(from_micros_or_null, row[4:])) for row in rows))
+            tokens = tuple(StoredToken(*row[:4], *map(from_micros_or_null, row[4:])) for row in rows)
+            ended = [name.rpartition(":")[2] for (name,) in snapshot.execute(ALL_ENDED, (ENDED, AFTER_ENDED))]
+            return TokenBook(required, tokens, tuple(sorted(ended)))
 
         return await self._database.read(read)
 
@@ -51,6 +59,13 @@ class SqliteTokens(SqlitePort):
         row = (to_micros(now), name)
         return await self._database.write(lambda transaction: transaction.execute(REVOKE, row).rowcount) == 1
 
+    async def end_session(self, session: str, until: datetime, now: datetime) -> None:
+        def write(transaction: Transaction) -> None:
+            transaction.execute(FORGET_ENDED, (ENDED, f"{ENDED}{_second(now)}"))
+            transaction.execute(KEEP, (f"{ENDED}{_second(until)}:{session}", b""))
+
+        await self._database.write(write)
+
     async def secret(self, draft: bytes) -> bytes:
         def write(transaction: Transaction) -> bytes:
             transaction.execute(KEEP, (AGENTS, draft))
@@ -58,3 +73,8 @@ class SqliteTokens(SqlitePort):
 
         found = await self._database.read(lambda snapshot: snapshot.execute(KEY, (AGENTS,)).fetchone())
         return bytes(found[0]) if found else await self._database.write(write)
+
+
+def _second(at: datetime) -> str:
+    """In texts of one length, which sort as the times do."""
+    return f"{int(at.timestamp()):012}"

@@ -38,6 +38,7 @@ TAGS = {
     "pool": "The pool: its instances, its numbers, and what happened to its records.",
     "workers": "Workers: processes with a lease, which they renew by heartbeats.",
     "heartbeats": "Heartbeats: how workers renew their leases.",
+    "session": "The session of a browser at the dashboard, which stands for an operator's token.",
     "events": "What happens in the pool, as it happens.",
     "github": "For GitHub's webhooks.",
     "health": "For load balancers and supervisors.",

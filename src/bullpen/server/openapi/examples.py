@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from bullpen.auth.tokens import Scope
 from bullpen.errors import FailureCause
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest
@@ -25,6 +26,7 @@ from bullpen.schema import (
     release,
     requests,
     run,
+    session,
     sources,
     status,
     story,
@@ -216,6 +218,9 @@ EXAMPLES: dict[str, Example] = {
         ),
         HeartbeatBatch([BEAT, BEAT]),
     ),
+    "openSession": Example(session.SessionAnswer("dashboard", Scope.OPERATE, LATER), session.LogIn("bpo_EXAMPLE")),
+    "showSession": Example(session.SessionAnswer("dashboard", Scope.OPERATE, LATER)),
+    "endSession": Example(session.SessionEnded(True)),
     "streamEvents": Example(STREAM),
     "receiveWebhook": Example(Delivered(True), '{"action": "completed"}'),
     "checkHealth": Example(status.AliveAnswer(True)),

@@ -2,6 +2,7 @@
 
     TYPE#Token        ID#<name>     a token: `tokenId`, `scope`, `sha256`, `createdAt`, `expiresAt`, `revokedAt`
                       REQUIRED      there was one once: operators need a token
+                      ENDED#<id>    a session that was ended before its time; goes by `ttl` when that has passed
     TYPE#AgentSecret  ID#agents     `content`, in hexadecimal
 
 No item has an entry in an index.
@@ -18,6 +19,7 @@ from bullpen.ports.tokens import KEPT, StoredToken, TokenBook
 
 TOKEN, AGENT_SECRET = "Token", "AgentSecret"
 REQUIRED = "REQUIRED"
+ENDED = "ENDED#"
 
 
 class DynamoTokens:
@@ -29,8 +31,10 @@ class DynamoTokens:
     async def read(self) -> TokenBook:
         items = await self._table.walk(("PK", f"TYPE#{TOKEN}")).all()
         tokens = [_token(item) for item in items if item["SK"]["S"].startswith("ID#")]
+        ended = sorted(name.removeprefix(ENDED) for item in items if (name := item["SK"]["S"]).startswith(ENDED))
         # A token counts without its mark, too.
-        return TokenBook(bool(items), tuple(sorted(tokens, key=lambda one: one.name)))
+        is_required = len(items) > len(ended)
+        return TokenBook(is_required, tuple(sorted(tokens, key=lambda one: one.name)), tuple(ended))
 
     async def require(self) -> None:
         await self._table.put({"PK": text(f"TYPE#{TOKEN}"), "SK": text(REQUIRED)})
@@ -65,6 +69,10 @@ class DynamoTokens:
         except Unmet:
             return False
         return True
+
+    async def end_session(self, session: str, until: datetime, now: datetime) -> None:
+        key = {"PK": text(f"TYPE#{TOKEN}"), "SK": text(ENDED + session)}
+        await self._table.put({**key, "ttl": number(math.ceil(until.timestamp()))})
 
     async def secret(self, draft: bytes) -> bytes:
         key = raw_key(AGENT_SECRET, "agents")
