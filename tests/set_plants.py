@@ -178,8 +178,8 @@ def ends_machines_on_an_outage() -> Any:
 def launches_again_while_machines_boot() -> Iterator[None]:
     """Only what is on offer counts against what sets lack."""
 
-    def only_on_offer(settings: Any, name: str, ready: Any, lacks: Any) -> Any:
-        return lacking(settings, name, [one for one in ready if one.is_claimable], lacks)
+    def only_on_offer(settings: Any, name: str, ready: Any, lacks: Any, now: Any) -> Any:
+        return lacking(settings, name, [one for one in ready if one.is_claimable], lacks, now)
 
     with patch.object(warm, "lacking", only_on_offer), patch.object(launch, "lacking", only_on_offer):
         yield

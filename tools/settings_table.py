@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import NODEFAULT, structs
 
 from bullpen import config
-from bullpen.config import ResourceClass, ScaleSetSettings, Settings
+from bullpen.config import ResourceClass, ScaleSetSettings, ScheduleEntry, Settings
 from bullpen.settings.setting import SCALE_SETS, Setting, known_settings
 
 PAGE = Path(__file__).parents[1] / "docs/operating.md"
@@ -48,6 +48,10 @@ def _rows() -> Iterator[tuple[str, str, str, str]]:
         defaults = dict.fromkeys(_toml(getattr(one, field.name)) for one in built_in.values())
         name, variable = f"classes.NAME.{field.encode_name}", f"BULLPEN_CLASSES_NAME_{field.name.upper()}"
         yield f"`{name}`", f"`{variable}`", f"`{' · '.join(defaults)}`", reasons["ResourceClass", field.name]
+    for field in structs.fields(ScheduleEntry):
+        default = "none" if field.default is NODEFAULT else f"`{_toml(field.default)}`"
+        name = f"classes.NAME.schedule[].{field.encode_name}"
+        yield f"`{name}`", "in that of the list", default, reasons["ScheduleEntry", field.name]
 
 
 def _reasons() -> dict[tuple[str, str], str]:

@@ -4,6 +4,8 @@ A setting has one kebab-case name in `bullpen.toml`, in `BULLPEN_*` variables an
 the descriptions in the settings table of docs/operating.md.
 """
 
+from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -12,6 +14,7 @@ from bullpen.errors import ConfigError
 from bullpen.model import limits
 from bullpen.model.job import LOSSES
 from bullpen.model.scale_set import SetRules
+from bullpen.model.schedule import TargetNow, WeeklyEntry, named_days, target_at, target_now, windows_of, zone_of
 from bullpen.model.ticket import Requirements, UsageClass, covers
 
 Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
@@ -55,6 +58,15 @@ class Pickup(Frozen, frozen=True):
     misses: Annotated[int, Meta(ge=1, le=1000)] = 2  # batches without a fit before the idle index is queried
 
 
+class ScheduleEntry(Frozen, frozen=True):
+    """The idle target of some hours of the week, by the clock of a time zone."""
+
+    idle_target: Count  # idle-target of the class in these hours
+    days: str | tuple[str, ...] = "mon-sun"  # mon to sun, weekdays, weekend, a range such as mon-thu, or a list of them
+    hours: str = "00:00-24:00"  # such as 08:00-18:30; 22:00-06:00 ends on the next day
+    time_zone: str = "UTC"  # IANA name of the time zone, such as Europe/Berlin
+
+
 class ResourceClass(Frozen, frozen=True):
     """A class of runners. Its instances have at least `cpu` processors and `mem` MiB."""
 
@@ -66,6 +78,29 @@ class ResourceClass(Frozen, frozen=True):
     allowed_instance_types: tuple[str, ...] = ("*",)  # types for runs that name none; more types give more capacity
     spot_fallback: bool = False  # spot runs also accept on-demand instances, which cost more: idle ones, then new ones
     attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # fleets tried if capacity is missing; more make a run wait longer
+    schedule: tuple[ScheduleEntry, ...] = ()  # hours with an idle target of their own, as `[[classes.NAME.schedule]]`
+
+    @property
+    def entries(self) -> tuple[WeeklyEntry, ...]:
+        """Raise ValueError for an entry that `validation` refuses."""
+        return tuple(map(entry_of, self.schedule))
+
+    def target_at(self, now: datetime) -> int:
+        """How many instances are kept on offer at this moment."""
+        return target_at(self.idle_target, self.entries, now) if self.schedule else self.idle_target
+
+    def target_now(self, now: datetime) -> TargetNow:
+        """The same with the reason, and when the target changes next."""
+        return target_now(self.idle_target, self.entries, now)
+
+
+@lru_cache(maxsize=1024)
+def entry_of(written: ScheduleEntry) -> WeeklyEntry:
+    """Raise ValueError."""
+    days = named_days(written.days)
+    text = f"{','.join(days)} {written.hours} {written.time_zone}"
+    windows = windows_of(days, written.hours)
+    return WeeklyEntry(windows, zone_of(written.time_zone), written.idle_target, text)
 
 
 class Limits(Frozen, frozen=True):

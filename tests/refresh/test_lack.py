@@ -1,6 +1,6 @@
 """How many machines a class lacks, beside those that are on offer or on their way there."""
 
-from builders import an_instance
+from builders import NOW, an_instance
 from bullpen.config import ResourceClass, Settings
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import Requirements, UsageClass
@@ -20,7 +20,7 @@ def lack(name: str, usage_class: UsageClass, missing: int, *fallback: UsageClass
 def missing(lacks: list[SetLack], *found: Instance) -> tuple[int, int]:
     """On demand, and on spot."""
     settings = Settings(classes={"small": ResourceClass(cpu=1, mem=1024)})
-    counted = lacking(settings, "small", found, lacks)
+    counted = lacking(settings, "small", found, lacks, NOW)
     return counted[ON_DEMAND], counted[SPOT]
 
 

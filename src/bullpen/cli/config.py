@@ -3,6 +3,7 @@
 import json
 
 import click
+import msgspec
 
 from bullpen.cli.options import PoolOptions, answering_options, pool_options
 from bullpen.cli.output import print_json, say
@@ -50,7 +51,8 @@ def show(given: PoolOptions, origin: bool) -> int:
         listed = [{"name": name, "value": value, "origin": where} for name, value, where in values]
         print_json({"file": str(loaded.file) if loaded.file else None, "settings": listed})
     else:
-        say(columns((name, f"= {_toml(value)}", *([f"# {where}"] if origin else [])) for name, value, where in values))
+        lines = [(line, text, where) for name, value, where in values for line, text in _lines(name, value)]
+        say(columns((line, f"= {text}", *([f"# {where}"] if origin else [])) for line, text, where in lines))
     return 0
 
 
@@ -71,6 +73,14 @@ def terraform(given: PoolOptions) -> int:
     return 0
 
 
+def _lines(name: str, value: object) -> list[tuple[str, str]]:
+    """A list of tables, such as a schedule, has a line for each."""
+    match value:
+        case (msgspec.Struct(), *_):
+            return [(f"{name}[{place}]", _toml(table)) for place, table in enumerate(value, 1)]
+    return [(name, _toml(value))]
+
+
 def _toml(value: object) -> str:
     """The value in the syntax of the settings file."""
     match value:
@@ -80,6 +90,9 @@ def _toml(value: object) -> str:
             return json.dumps(value, ensure_ascii=False)
         case tuple() | list():
             return f"[{', '.join(_toml(item) for item in value)}]"
+        case msgspec.Struct():
+            fields = msgspec.to_builtins(value)  # keys of a struct need no quotes
+            return f"{{{', '.join(f'{key} = {_toml(item)}' for key, item in fields.items())}}}"
         case dict():
             return f"{{{', '.join(f'{_toml(key)} = {_toml(item)}' for key, item in value.items())}}}"
     return str(value)

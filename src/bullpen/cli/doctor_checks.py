@@ -14,6 +14,7 @@ from bullpen.config import Settings
 from bullpen.inventory import Status
 from bullpen.model.instance import TERMINATED
 from bullpen.ports.health import Finding, Health
+from bullpen.settings.schedule import largest_sum
 
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 SHARED_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "vboxsf", "afs", "ceph", "glusterfs")
@@ -35,8 +36,9 @@ def check_machine(home: Path) -> Iterator[Finding]:
 
 def check_capacity(settings: Settings) -> Finding:
     """Whether the idle targets exceed the capacity of this machine."""
-    wanted = sum(kind.idle_target for kind in settings.classes.values())
-    found = f"local.capacity {settings.local.capacity} on {os.cpu_count()} processors; idle targets {wanted}"
+    wanted, at = largest_sum(settings.classes)
+    by_clock = f", the most at any time ({at:%a %H:%M} UTC)" if at else ""
+    found = f"local.capacity {settings.local.capacity} on {os.cpu_count()} processors; idle targets {wanted}{by_clock}"
     if wanted > settings.local.capacity:
         remedy = "Raise local.capacity or lower classes.*.idle-target: the targets exceed the capacity."
         return Finding("capacity", Health.WARNING, found, remedy)

@@ -10,7 +10,7 @@ from bullpen.model.worker import ACTIVE
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.run import RunSummary
 from bullpen.schema.scale_set import ScaleSetAnswer
-from bullpen.schema.status import PoolStatus, RateLimitAnswer, WaitingProvision
+from bullpen.schema.status import PoolAnswer, PoolStatus, RateLimitAnswer, WaitingProvision
 from bullpen.schema.worker import SilentWorker
 
 NONE = "–"
@@ -50,8 +50,11 @@ def _sections(found: PoolStatus, now: datetime, width: int) -> Iterator[str]:
         loops = [(one.loop, one.process, _ago(one.since, now), one.error) for one in found.failing_loops]
         yield _table(["FAILING LOOP", "SERVICE", "SINCE", "LAST ERROR"], loops, width, wraps=True)
     if found.pools:
-        pools = [(one.resource_class, str(one.tickets), str(one.claimable)) for one in found.pools]
-        yield _table(["POOL", "TICKETS", "CLAIMABLE"], pools, width)
+        titles = ["POOL", "TICKETS", "CLAIMABLE"]
+        if any(one.idle_target or one.next_target for one in found.pools):
+            titles.append("TARGET")
+        pools = [_pool(one, now)[: len(titles)] for one in found.pools]
+        yield _table(titles, pools, width, wraps=True)
     if any(pool.tickets_include_expired and pool.tickets > pool.claimable for pool in found.pools):
         yield "TICKETS includes expired tickets, which SQS counts until they are received"
     if found.limits:
@@ -105,6 +108,17 @@ def _silent(one: SilentWorker, now: datetime) -> tuple[str, ...]:
 
 def _waiting(one: WaitingProvision, now: datetime) -> tuple[str, ...]:
     return one.id, one.run_id, str(one.count), one.resource_class, one.waits_for, _ago(one.since, now)
+
+
+def _pool(one: PoolAnswer, now: datetime) -> tuple[str, ...]:
+    return one.resource_class, str(one.tickets), str(one.claimable), target_text(one, now)
+
+
+def target_text(one: PoolAnswer, now: datetime) -> str:
+    """The idle target, which entry of a schedule sets it, and when it changes."""
+    entry = f" ({one.schedule_entry})" if one.schedule_entry else ""
+    change = f", then {one.next_target} {_ago(one.next_target_at, now)}" if one.next_target_at else ""
+    return f"{one.idle_target}{entry}{change}"
 
 
 def _left(one: RateLimitAnswer, now: datetime) -> str:

@@ -24,6 +24,7 @@ from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.repository import ID_PREFIX, Repository
 from bullpen.model.scale_set import ScaleSet
+from bullpen.model.schedule import TargetNow
 from bullpen.model.set_session import SetSession
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import ACTIVE, Card, Worker
@@ -66,13 +67,15 @@ ROSTER_PAGE = 1000  # workers read at a time
 class Pool:
     """The offers of a class: messages in its queue, and instances that a run could claim now.
 
-    Where `counts_expired`, `tickets` includes expired ones until a run or refresh takes them out.
+    Where `counts_expired`, `tickets` includes expired ones until a run or refresh takes them out. `target` is how many
+    the class keeps on offer now; a class that is not configured any more keeps none.
     """
 
     resource_class: str
     tickets: int
     claimable: int
     counts_expired: bool = False
+    target: TargetNow = TargetNow(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,13 @@ async def pools(ports: Ports, settings: Settings, live: Sequence[Instance]) -> t
     claimable = Counter(one.resource_class for one in live if one.is_claimable and one.threshold > now)
     names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
     rough = ports.queue.counts_expired
-    return tuple([Pool(name, await ports.queue.count(name), claimable[name], rough) for name in names])
+    targets = {name: kind.target_now(now) for name, kind in settings.classes.items()}
+    return tuple(
+        [
+            Pool(name, await ports.queue.count(name), claimable[name], rough, targets.get(name, TargetNow(0)))
+            for name in names
+        ]
+    )
 
 
 async def roster(ports: Ports, limit: int, after: str = "", state: str = "") -> Roster:

@@ -115,18 +115,20 @@ def shortage_of(excesses: Sequence[Excess], live: Counts, for_sets: Mapping[str,
     return Shortage(first.cap, max(one.over for one in excesses), error)
 
 
-def surplus(settings: Settings, live: Iterable[Instance], now: datetime = LONG_AGO) -> list[Instance]:
-    """Instances that are idle beyond the idle targets, which the youngest fill; the longest idle first. One whose
-    threshold has passed at `now` fills no target: no run can claim it."""
+def surplus(
+    settings: Settings, live: Iterable[Instance], now: datetime, expired_by: datetime = LONG_AGO
+) -> list[Instance]:
+    """Instances that are idle beyond the idle targets of this moment, which the youngest fill; the longest idle first.
+    One whose threshold has passed at `expired_by` fills no target: no run can claim it."""
     idle = sorted((one for one in live if one.is_claimable), key=_idle_since)
     on_offer: dict[str, list[Instance]] = {}
     for one in idle:
-        if one.threshold > now:
+        if one.threshold > expired_by:
             on_offer.setdefault(one.resource_class, []).append(one)
     kinds = settings.classes
-    kept = {name: kinds[name].idle_target if name in kinds else 0 for name in on_offer}
+    kept = {name: kinds[name].target_at(now) if name in kinds else 0 for name in on_offer}
     beyond = [one for name, some in on_offer.items() for one in some[: max(len(some) - kept[name], 0)]]
-    return sorted([*beyond, *(one for one in idle if one.threshold <= now)], key=_idle_since)
+    return sorted([*beyond, *(one for one in idle if one.threshold <= expired_by)], key=_idle_since)
 
 
 def unusable(live: Iterable[Instance], is_usable: Callable[[Instance], bool]) -> list[Instance]:

@@ -143,7 +143,8 @@ class Headroom:
         if all(one.needs.resource_class != kind for one in front):
             live = await self._live()
             on_offer = [one for one in live if one.is_claimable and one.resource_class == kind]
-            none_to_evict = len(on_offer) <= self._settings.resource_class(kind).idle_target
+            target = self._settings.resource_class(kind).target_at(self._ports.clock.now())
+            none_to_evict = len(on_offer) <= target
             if none_to_evict and len(self._fitting(own, live)) >= least:
                 return None
         return self._behind(front, kind, own.want)
@@ -167,10 +168,9 @@ class Headroom:
             return unusable(live, self._for_sets.is_usable)
         now = self._ports.clock.now()
         if any(one.is_claimable and one.threshold <= now for one in live):
-            return surplus(
-                self._settings, live, LONG_AGO if await clock_skew.doubt(self._ports, self._settings) else now
-            )
-        return surplus(self._settings, live)
+            expired_by = LONG_AGO if await clock_skew.doubt(self._ports, self._settings) else now
+            return surplus(self._settings, live, now, expired_by)
+        return surplus(self._settings, live, now)
 
     def _fitting(self, own: Provision, live: Iterable[Instance]) -> list[Instance]:
         now, kind = self._ports.clock.now(), self._settings.resource_class(own.needs.resource_class)

@@ -69,11 +69,11 @@ async def set_lacks(ports: Ports, settings: Settings) -> list[SetLack]:
 
 
 def lacking(
-    settings: Settings, resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack]
+    settings: Settings, resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack], now: datetime
 ) -> Counter[UsageClass]:
     """How many more machines a class needs beside those that are on offer or on their way there, by usage class."""
     found, _, left = _lacking_for_sets(resource_class, ready, lacks)
-    found[UsageClass.ON_DEMAND] += max(0, settings.resource_class(resource_class).idle_target - len(left))
+    found[UsageClass.ON_DEMAND] += max(0, settings.resource_class(resource_class).target_at(now) - len(left))
     return found
 
 
@@ -100,11 +100,13 @@ def _lacking_for_sets(
     return found, urgent, left
 
 
-def reason(settings: Settings, resource_class: str, lacks: Sequence[SetLack]) -> str:
+def reason(settings: Settings, resource_class: str, lacks: Sequence[SetLack], now: datetime) -> str:
     """Why machines of a class are launched, for people."""
-    target = settings.resource_class(resource_class).idle_target
+    found = settings.resource_class(resource_class).target_now(now)
+    target = found.target
     sets = [f"{one.name} lacks {one.missing}" for one in lacks if one.needs.resource_class == resource_class]
-    return ", ".join([*([f"the idle target is {target}"] if target or not sets else []), *sets])
+    by_clock = f" ({found.entry})" if found.entry else ""
+    return ", ".join([*([f"the idle target is {target}{by_clock}"] if target or not sets else []), *sets])
 
 
 def _waiting(session: SetSession) -> int:

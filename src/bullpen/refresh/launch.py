@@ -162,7 +162,7 @@ async def _left(ports: Ports, settings: Settings, order: LaunchOrder, launches: 
     registered in between counts twice, and is never missed. They are for the sets first."""
     name, usage_class, coming = order.resource_class, order.usage_class, _to_come(launches)
     lacks, ready = await set_lacks(ports, settings), await _ready(ports, name)
-    count = lacking(settings, name, ready, lacks)[usage_class] - coming
+    count = lacking(settings, name, ready, lacks, ports.clock.now())[usage_class] - coming
     for_sets = urgent_for_sets(name, ready, lacks)[usage_class] - coming
     return replace(order, count=count, for_sets=max(0, for_sets))
 

@@ -45,13 +45,14 @@ async def plans(
             yield await _finish(ports, settings, pending)
         on_offer = [one for one in of_class if one.is_claimable]
         youngest = sorted(on_offer, key=lambda one: (one.offered_at or now, one.id), reverse=True)
-        kept, surplus = youngest[: own_class.idle_target], youngest[own_class.idle_target :]
+        target = own_class.target_at(now)
+        kept, surplus = youngest[:target], youngest[target:]
         if ageing := [one for one in kept if one.threshold <= later(now, settings.timings.idle / 2)]:
             yield _keeping(ports, settings, ageing, now)
         if expired := [one for one in surplus if one.threshold <= now]:
             foreseen.subtract([name] * len(expired))
             yield ending(ports, settings, expired, "idle past its threshold")
-        missing = lacking(settings, name, [*on_offer, *pending], lacks)
+        missing = lacking(settings, name, [*on_offer, *pending], lacks, now)
         under_way = await launch.under_way(ports, settings, name) if any(missing.values()) else Counter[UsageClass]()
         missing.subtract(under_way)
         urgent = urgent_for_sets(name, [*on_offer, *pending], lacks)
@@ -60,7 +61,7 @@ async def plans(
             if count > 0:
                 # What is under way is for the sets first, so that only what they still lack may end others.
                 for_sets = min(count, max(0, urgent[usage_class] - under_way[usage_class]))
-                why = reason(settings, name, lacks)
+                why = reason(settings, name, lacks, now)
                 order = LaunchOrder(name, usage_class, count, why, coming, for_sets)
                 actions = await launch.foresee(ports, settings, order, foreseen) if dry_run else ()
                 yield Plan(actions, partial(launch.launch, ports, settings, order), is_certain=False)

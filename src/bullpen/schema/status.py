@@ -15,7 +15,7 @@ from bullpen.schema.scale_set import ScaleSetAnswer, scale_set_of
 from bullpen.schema.worker import SilentWorker, silent_worker_of
 
 if TYPE_CHECKING:
-    from bullpen.inventory import Status
+    from bullpen.inventory import Pool, Status
     from bullpen.ports.health import Limit
     from bullpen.settings.reloading import Reloader
 
@@ -32,6 +32,16 @@ class PoolAnswer(AnswerBody, frozen=True):
     claimable: Annotated[
         int, Meta(description="Instances that a run could claim now, of any usage class and trust domain.")
     ]
+    idle_target: Annotated[int, Meta(description="Instances that the class keeps on offer now.")] = 0
+    schedule_entry: Annotated[
+        str, Meta(description="Entry of the class's schedule that holds now; empty if none does.")
+    ] = ""
+    next_target: Annotated[
+        int | None, Meta(description="The target after its next change; null if the schedule does not change it.")
+    ] = None
+    next_target_at: Annotated[Time | None, Meta(description="When the target changes next; null if it does not.")] = (
+        None
+    )
 
 
 class DomainAnswer(AnswerBody, frozen=True):
@@ -186,7 +196,7 @@ def _status_of(kind: type[S], status: "Status", **others: Any) -> S:
         counts.setdefault(name, {})[state.value] = count
     return kind(
         counts=counts,
-        pools=[filled(PoolAnswer, one, tickets_include_expired=one.counts_expired) for one in status.pools],
+        pools=[_pool_of(one) for one in status.pools],
         workers=[filled(DomainAnswer, one, domain=one.name) for one in status.domains],
         silent_workers=[silent_worker_of(one) for one in status.silent],
         hold=status.hold,
@@ -195,6 +205,19 @@ def _status_of(kind: type[S], status: "Status", **others: Any) -> S:
         failing_loops=[filled(FailingLoopAnswer, one) for one in status.failing],
         scale_sets=[scale_set_of(one) for one in status.sets],
         **others,
+    )
+
+
+def _pool_of(one: "Pool") -> PoolAnswer:
+    target = one.target
+    return filled(
+        PoolAnswer,
+        one,
+        tickets_include_expired=one.counts_expired,
+        idle_target=target.target,
+        schedule_entry=target.entry,
+        next_target=None if target.until is None else target.then,
+        next_target_at=time_of(target.until),
     )
 
 

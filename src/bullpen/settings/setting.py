@@ -16,6 +16,8 @@ PREFIX = "BULLPEN_"
 CLASSES, SCALE_SETS = "classes", "github.scale-sets"
 FAMILIES = (CLASSES, SCALE_SETS)
 """Tables of tables whose names the user chooses."""
+TABLES = 100
+"""Entries of a list of tables, such as the schedule of a class: more are a mistake of the program that writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,9 @@ class Setting:
 
     def checked(self, value: Any, origin: str) -> Any:
         """The value as the settings store it, or ConfigError with the source, the value and what is allowed."""
+        match inspect.type_info(self.type):
+            case inspect.VarTupleType(item_type=inspect.StructType(cls=struct)):
+                self._check_tables(value, struct, origin)
         try:
             return msgspec.convert(value, self.type)
         except msgspec.ValidationError as exc:
@@ -43,11 +48,41 @@ class Setting:
         """The value of a text from a variable or the command line, where lists are written with commas."""
         kind = inspect.type_info(self.type)
         value: Any = text
-        if isinstance(kind, inspect.BoolType | inspect.IntType | inspect.FloatType | inspect.DictType):
+        has_tables = isinstance(kind, inspect.VarTupleType) and isinstance(kind.item_type, inspect.StructType)
+        if has_tables or isinstance(kind, inspect.BoolType | inspect.IntType | inspect.FloatType | inspect.DictType):
             value = _parsed(text)
         elif isinstance(kind, inspect.VarTupleType):
             value = [part.strip() for part in text.split(",") if part.strip()]
         return self.checked(value, origin)
+
+    def _check_tables(self, value: Any, struct: type[msgspec.Struct], origin: str) -> None:
+        """Raise ConfigError that names the entry, counted from 1, and its field."""
+        if not isinstance(value, list | tuple) or not all(isinstance(one, dict) for one in value):
+            found = f"{origin}: {self.name} = {shown(self.name, value)}"
+            raise ConfigError(
+                f"{found}: must be {described(self.type)}", remedy=f"Write each one below [[{self.name}]]."
+            )
+        if len(value) > TABLES:
+            raise ConfigError(f"{origin}: {self.name} has {len(value)} entries: must be at most {TABLES}")
+        for place, table in enumerate(value, 1):
+            where = f"{self.name}[{place}]"
+            known = {
+                key.encode_name: Setting(f"{where}.{key.encode_name}", key.type, key.default)
+                for key in structs.fields(struct)
+            }
+            for key, given in table.items():
+                if key not in known:
+                    allowed = ", ".join(known)
+                    meant = nearest(key, known)
+                    remedy = f"Did you mean {meant}? An entry has {allowed}." if meant else f"An entry has {allowed}."
+                    raise ConfigError(f"{origin}: {where}.{key}: no such setting", remedy=remedy)
+                known[key].checked(given, origin)
+            for key, setting in known.items():
+                if setting.default is msgspec.NODEFAULT and key not in table:
+                    raise ConfigError(
+                        f"{origin}: {setting.name} is required and not set",
+                        remedy=f"It must be {described(setting.type)}.",
+                    )
 
 
 def known_settings(classes: Iterable[str], scale_sets: Iterable[str] = ()) -> dict[str, Setting]:
@@ -103,6 +138,10 @@ def described(type_: Any) -> str:
             return f"a number, more than 0 and at most {high:g}"
         case inspect.FloatType(le=high):
             return f"a number of seconds, more than 0 and at most {high}"
+        case inspect.VarTupleType(item_type=inspect.StructType(fields=fields)):
+            return f"a list of tables with {', '.join(one.encode_name for one in fields)}"
+        case inspect.UnionType():
+            return "a text or a list of texts"
         case inspect.VarTupleType():
             return "a list of texts"
         case inspect.DictType(value_type=inspect.VarTupleType()):

@@ -10,6 +10,7 @@ from bullpen.settings.aws import impossible_aws, impossible_types
 from bullpen.settings.github import impossible_github
 from bullpen.settings.redaction import shortened
 from bullpen.settings.scale_sets import impossible_scale_sets
+from bullpen.settings.schedule import impossible_schedules
 
 RELATIONS: dict[str, Callable[[float, float], bool]] = {
     "more than": operator.gt,
@@ -103,3 +104,5 @@ def _impossible_counts(classes: dict[str, ResourceClass], limits: Limits) -> Ite
             yield _must(f"classes.{name}.idle-target", kind.idle_target, "be at most", own)
     if (wanted := sum(kind.idle_target for kind in classes.values())) > limits.max_instances:
         yield _must("the sum of classes.*.idle-target", wanted, "be at most", most)
+    else:
+        yield from impossible_schedules(classes, limits.max_instances)
