@@ -57,6 +57,7 @@ class Fleet:
     client_token: str
     count: int  # requested; once answered, launched
     state: FleetState = FleetState.PLANNED
+    lacking: int = 0  # machines that the engine was asked for and did not launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +211,7 @@ def plan_fleet(provision: Provision, event: FleetPlanned) -> Step:
 class FleetAnswered(Event):
     client_token: str
     launched: int | None = None  # None: all of them
+    was_asked: bool = True  # whether the engine was asked at all: a cap may have left no room
 
 
 @transition(OPEN, to=OPEN)
@@ -224,6 +226,7 @@ def answer_fleet(provision: Provision, event: FleetAnswered) -> Step:
             state=FleetState.ANSWERED,
             # Machines that it did not launch are dropped, or come with a further fleet.
             count=fleet.count if event.launched is None else event.launched,
+            lacking=max(fleet.count - event.launched, 0) if event.was_asked and event.launched is not None else 0,
         )
         if fleet.client_token == event.client_token
         else fleet

@@ -1,7 +1,7 @@
 """Provision: a run requests N instances and gets N verified ones, reused where one fits, created where none does.
 
 complete what the run inherits → count what it has → open the record → select, create → validate → settle: commit, roll
-back or dump → count
+back or dump → count → note the report
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from bullpen.model.progress import Tell
 from bullpen.pool import debts, repositories
 from bullpen.ports import Ports
 from bullpen.provision.call import ProvisionCall
+from bullpen.provision.call_report import note_call
 from bullpen.provision.existing_members import ExistingMembers
 from bullpen.provision.outcome import Member, Outcome, Request
 
@@ -29,11 +30,13 @@ async def provision(
 
     Raise ConfigError, before any work, if the settings show that nothing can be launched.
     """
-    began = asyncio.get_running_loop().time()
+    began, asked_at = asyncio.get_running_loop().time(), ports.clock.now()
     ports.infrastructure.check()
     await debts.pay_due(ports, settings, TAKE_OVER, by="provision")
     needs = await repositories.with_inherited(ports, settings, request.needs, by="provision")
     request = replace(request, needs=needs)
     existing = ExistingMembers(ports, settings, request, tell)
-    outcome = await ProvisionCall(ports, settings, request, stop, tell, existing).serve()
-    return replace(outcome, duration=asyncio.get_running_loop().time() - began)
+    outcome = await ProvisionCall(ports, settings, request, stop, tell, existing, began).serve()
+    outcome = replace(outcome, duration=asyncio.get_running_loop().time() - began)
+    await note_call(ports, request, outcome, asked_at)
+    return outcome

@@ -20,13 +20,14 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import Instance
 from bullpen.model.progress import Tell, WorkPhase, acquiring
 from bullpen.model.provision import Origin
-from bullpen.model.signal import Kind
-from bullpen.pool.watcher import SignalFailed, Watcher, reaching
+from bullpen.model.signal import Kind, Pulse
+from bullpen.pool.watcher import PulseVerdict, SignalFailed, Watcher, reaching
 from bullpen.ports import Ports
 from bullpen.provision.creation import Creation
 from bullpen.provision.eviction import Headroom
 from bullpen.provision.fleets import Fleets
 from bullpen.provision.holdings import Holdings
+from bullpen.provision.lanes import LaneBook, LaneStage
 from bullpen.provision.outcome import Member, Request
 from bullpen.provision.pickup import TicketPickup
 from bullpen.provision.record import ProvisionRecord
@@ -73,6 +74,7 @@ class Acquisition:
                         if None in found:
                             break  # fewer are acceptable, and there are no more
             finally:
+                self.holdings.verdicts.update(pickup.verdicts)
                 try:
                     await pickup.close()
                 finally:
@@ -92,7 +94,7 @@ class Acquisition:
                 return None
             try:
                 with self._waits_for(WorkPhase.REGISTER):
-                    await validate(watcher, self.settings.timings, created)
+                    await validate(watcher, self.settings.timings, created, self.holdings.lanes)
             except ProvisionFailed as error:
                 if not self.request.allow_partial:
                     raise
@@ -136,9 +138,16 @@ class Acquisition:
         self.tell(acquiring(self.filled, self.want, self.waiting))
 
 
-async def validate(watcher: Watcher, timings: Timings, created: Instance) -> None:
+async def validate(watcher: Watcher, timings: Timings, created: Instance, lanes: LaneBook) -> None:
     """Return once a new machine has registered. A failure signal ends the wait."""
-    match await watcher.first({created.id: reaching(Kind.REG_OK, created.round)}, timings.validation):
+    reached = reaching(Kind.REG_OK, created.round)
+
+    def judge(pulse: Pulse) -> PulseVerdict | None:
+        if pulse.signal is not None and pulse.signal.proves(Kind.OK, created.round):
+            lanes.reach(created.id, LaneStage.BOOTED)
+        return reached(pulse)
+
+    match await watcher.first({created.id: judge}, timings.validation):
         case None:
             raise ProvisionFailed(
                 f"{created.id} did not get ready within {timings.validation:g} s",
@@ -149,6 +158,7 @@ async def validate(watcher: Watcher, timings: Timings, created: Instance) -> Non
                 f"{created.id} failed: {reason}",
                 remedy="Fix the step that the signal names: the boot, the pre-runner script or the registration.",
             )
+    lanes.reach(created.id, LaneStage.REGISTERED)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ run before. If some are missing, one more attempt with a record of its own follo
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import field, replace
 
 from bullpen.concurrency import Arm, gather_or_cancel
@@ -19,10 +19,12 @@ from bullpen.config import Settings
 from bullpen.errors import ProvisionFailed, Unavailable
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
+from bullpen.model.ticket import Verdict
 from bullpen.model.times import later
 from bullpen.ports import Ports
 from bullpen.provision.attempt import ProvisionAttempt, halts
 from bullpen.provision.existing_members import ExistingMembers
+from bullpen.provision.lanes import lanes_of
 from bullpen.provision.outcome import Member, Outcome, Request
 
 
@@ -34,6 +36,8 @@ class ProvisionCall:
     stop: asyncio.Event
     tell: Tell
     existing: ExistingMembers
+    began: float
+    """When it was asked, by the event loop."""
     attempts: list[ProvisionAttempt] = field(default_factory=list)
     """The decided ones, in order. All but the last are committed."""
     committed: list[ProvisionAttempt] = field(default_factory=list)
@@ -134,13 +138,18 @@ class ProvisionCall:
         for attempt in self.attempts:
             for phase, seconds in attempt.timings.items():
                 timings[phase] += seconds
+        kept = tuple(one for one in self.kept if one.instance.id not in named) if last.succeeded else ()
+        discarded = (*self.existing.discarded, *(one for a in self.attempts for one in a.holdings.discarded))
+        books = [attempt.holdings.lanes for attempt in self.attempts]
         return replace(
             last,
             provision_id=self.committed[0].record.stored.id if self.committed else last.provision_id,
             members=members,
-            kept=tuple(one for one in self.kept if one.instance.id not in named) if last.succeeded else (),
+            kept=kept,
             held=self.existing.held,
-            discarded=(*self.existing.discarded, *(one for a in self.attempts for one in a.holdings.discarded)),
+            discarded=discarded,
+            verdicts=sum((attempt.holdings.verdicts for attempt in self.attempts), Counter[Verdict]()),
+            lanes=lanes_of(books, self.began, (*members, *kept), discarded),
             collisions=sum(attempt.holdings.collisions for attempt in self.attempts),
             timings=dict(timings),
         )

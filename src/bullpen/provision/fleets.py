@@ -30,6 +30,7 @@ from bullpen.model.transition import Change
 from bullpen.ports import TOGETHER_LIMIT, Ports
 from bullpen.provision.eviction import Headroom
 from bullpen.provision.holdings import Holdings
+from bullpen.provision.lanes import LaneStage
 from bullpen.provision.record import ProvisionRecord
 
 FLEET_LIMIT = TOGETHER_LIMIT - 1
@@ -77,16 +78,18 @@ class Fleets:
                 break
             if not allow_partial:
                 raise short.error
-            await self._register(plan, ())  # not to come any more: other provisions may have that room
+            # Not to come any more: other provisions may have that room.
+            await self._register(plan, (), "not asked for: a cap leaves no room", was_asked=False)
             if (count := count - short.over) <= 0:
                 raise short.error
             limited = Lack(Cause.QUOTA, short.error)
         try:
             answer = await self._ask(plan)
         except InsufficientCapacity as refusal:
-            await self._register(plan, ())  # an answer like any other: the fleet is no longer to come
+            await self._register(plan, (), str(refusal))  # an answer like any other: the fleet is no longer to come
             return [], Lack(Cause.CAPACITY, refusal)
-        return await self._register(plan, answer.machines), _lack(plan, answer) or limited
+        launched = await self._register(plan, answer.machines, shortfall(plan, answer))
+        return launched, _lack(plan, answer) or limited
 
     async def pause(self, number: int, least: float = 0.0) -> None:
         """Wait before a repeat, but not once the launch is abandoned."""
@@ -136,15 +139,19 @@ class Fleets:
                 remedy="Run `bullpen refresh`, which finds what was launched and ends it; then provision again.",
             ) from error
 
-    async def _register(self, plan: FleetPlan, machines: tuple[LaunchedMachine, ...]) -> list[Instance]:
-        """Give each machine its record, together with the fleet's answer; if that fails they are ended at once."""
+    async def _register(
+        self, plan: FleetPlan, machines: tuple[LaunchedMachine, ...], lack: str, *, was_asked: bool = True
+    ) -> list[Instance]:
+        """Give each machine its record, together with the fleet's answer; if that fails they are ended at once. `lack`
+        says why there are fewer than planned, for the story."""
         unique = {machine.id: machine for machine in machines}
         answered = provisions.FleetAnswered(
             at=self.ports.clock.now(),
             by=self.by,
-            why=f"{len(unique)} launched",
+            why=lack or f"{len(unique)} launched",
             client_token=plan.client_token,
             launched=len(unique),
+            was_asked=was_asked,
         )
         changes = [self._registration(machine) for machine in unique.values()]
         try:
@@ -159,6 +166,7 @@ class Fleets:
             raise
         for instance in created:
             self.holdings.hold(instance, Origin.CREATED)
+            self.holdings.lanes.reach(instance.id, LaneStage.LAUNCHED)
         return created
 
     def _registration(self, machine: LaunchedMachine) -> Change[Instance]:

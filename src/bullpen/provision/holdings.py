@@ -2,13 +2,16 @@
 it."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from bullpen.errors import Conflict
 from bullpen.model.instance import Instance, InstanceFate
 from bullpen.model.provision import Origin
+from bullpen.model.ticket import Verdict
 from bullpen.model.transition import Change
 from bullpen.ports import Ports
+from bullpen.provision.lanes import LaneBook
 from bullpen.provision.outcome import Discarded, Member
 
 
@@ -20,6 +23,8 @@ class Holdings:
         self.discarded: list[Discarded] = []
         self.refused_versions: dict[str, str] = {}  # of runners that could not register for that reason, by instance
         self.collisions = 0
+        self.lanes = LaneBook()
+        self.verdicts = Counter[Verdict]()  # on tickets
         self.tried: dict[str, None] = {}  # every instance of which a claim was sent, whatever became of it
         self._claims: dict[str, tuple[Change[Instance], asyncio.Task[list[Any]]]] = {}
 

@@ -1,5 +1,6 @@
 """What is asked of provision, and what became of it."""
 
+from collections.abc import Mapping
 from dataclasses import field, replace
 
 from bullpen.errors import BullpenError, FailureCause, Interrupted, ProvisionFailed, Unavailable
@@ -7,7 +8,8 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import Instance, InstanceFate
 from bullpen.model.progress import WorkPhase
 from bullpen.model.provision import Origin
-from bullpen.model.ticket import Requirements
+from bullpen.model.report import Lane
+from bullpen.model.ticket import Requirements, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Discarded:
 class Outcome:
     """The answer of provision. `members` is empty if it failed: everything acquired was given back.
 
+    `verdicts` count those on tickets, `lanes` say when each instance reached each stage.
+
     `kept` serve the run besides those asked for: a job of the run had begun on each before it could be given back.
     `held` served the run before, and still do if it failed; if it was met they are members.
     """
@@ -61,6 +65,8 @@ class Outcome:
     held: tuple[Member, ...] = ()
     discarded: tuple[Discarded, ...] = ()
     collisions: int = 0
+    verdicts: Mapping[Verdict, int] = field(default_factory=dict)
+    lanes: tuple[Lane, ...] = ()
     duration: float = 0.0
     timings: dict[WorkPhase, float] = field(default_factory=dict)
     reason: str = ""

@@ -48,6 +48,7 @@ class TicketPickup:
         self._with_workers: dict[str, Message] = {}  # the same tickets, once a worker has them
         self._handed: dict[str, int] = {}  # id → version: no id is handed out twice
         self._seen: Counter[str] = Counter()
+        self.verdicts = Counter[Verdict]()
         self._misses = 0
         self._queue_is_over = False
         self._exhausted = False
@@ -130,11 +131,14 @@ class TicketPickup:
         for body in bodies:
             ticket = parse_ticket(body)
             if isinstance(ticket, Malformed):
+                self.verdicts[Verdict.DROP] += 1
                 continue
             self._seen[ticket.instance_id] += 1
             # Goes back unchanged, with fields that this version does not know; it expires with its offer.
             message = Message(body, expires=ticket.threshold)
-            match self._judge(ticket, now):
+            verdict = self._judge(ticket, now)
+            self.verdicts[verdict] += 1
+            match verdict:
                 case Verdict.TAKE:
                     fits.append(ticket)
                     self._return_at_close[ticket.instance_id] = message  # at once: its double may be in the same batch

@@ -22,6 +22,7 @@ from bullpen.pool import busy, lifecycle
 from bullpen.pool.watcher import HeartbeatStale, Judge, SignalFailed, Watcher, reaching
 from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
+from bullpen.provision.lanes import LaneStage
 from bullpen.provision.outcome import Member
 from bullpen.provision.pickup import TicketPickup
 
@@ -88,11 +89,13 @@ class ClaimWorker:
     async def _claim_next(self) -> Instance | None:
         """Draw and claim until one lands; None if the pool is exhausted, or none is to be drawn."""
         while not self.is_hindered() and (candidate := await self.pickup.next()) is not None:
+            self.holdings.lanes.reach(candidate.id, LaneStage.PICKED)
             claimed = await self._claim(candidate)
             if isinstance(claimed, Conflict) and self._is_still_on_offer(claimed.found):
                 # Only the ticket was stale: it was sent before the offer was extended.
                 claimed = await self._claim(claimed.found)
             if isinstance(claimed, Instance):
+                self.holdings.lanes.reach(claimed.id, LaneStage.CLAIMED)
                 if self.pickup.fits(claimed, self.ports.clock.now()):
                     self.on_claim(claimed)
                     return claimed
@@ -143,9 +146,12 @@ class ClaimWorker:
                     contenders[id].hedge_at = loop.time()
                     await self._overdue(contenders)
                 elif verdict.kind.rank < Kind.REG_OK.rank:
+                    self.holdings.lanes.reach(id, LaneStage.SEEN)
                     contenders[id].acknowledge(self.settings.timings)
                 else:
                     # A signal of this round was written after the claim: a sign of life, whatever its clock says.
+                    self.holdings.lanes.reach(id, LaneStage.SEEN)
+                    self.holdings.lanes.reach(id, LaneStage.REGISTERED)
                     drawn_later = list(contenders)[list(contenders).index(id) :]
                     winner = contenders.pop(id).claimed
                     for loser_id, loser in contenders.items():
