@@ -188,6 +188,10 @@ locals {
               "TYPE#Held#*",
               "TYPE#Gone",
               "TYPE#Repository",
+              "TYPE#Report#*",
+              "TYPE#Meter",
+              "TYPE#MeterOver",
+              "TYPE#Usage#*",
             ]
           }
         }
@@ -211,6 +215,10 @@ locals {
               "TYPE#Held#*",
               "TYPE#Gone",
               "TYPE#Repository",
+              "TYPE#Report#*",
+              "TYPE#Meter",
+              "TYPE#MeterOver",
+              "TYPE#Usage#*",
             ]
           }
         }
@@ -274,6 +282,10 @@ locals {
               "TYPE#Held#*",
               "TYPE#Gone",
               "TYPE#Repository",
+              "TYPE#Report#*",
+              "TYPE#Meter",
+              "TYPE#MeterOver",
+              "TYPE#Usage#*",
               "TYPE#Agent",
               "TYPE#Control",
               "TYPE#Forgotten",
@@ -303,6 +315,10 @@ locals {
               "TYPE#Held#*",
               "TYPE#Gone",
               "TYPE#Repository",
+              "TYPE#Report#*",
+              "TYPE#Meter",
+              "TYPE#MeterOver",
+              "TYPE#Usage#*",
               "TYPE#Agent",
               "TYPE#Control",
               "TYPE#Forgotten",

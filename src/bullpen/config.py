@@ -20,6 +20,7 @@ from bullpen.model.ticket import Requirements, UsageClass, covers
 Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
+Price = Annotated[float, Meta(ge=0, le=10_000)]
 Rate = Annotated[float, Meta(gt=0, le=1000)]
 Name = Annotated[str, Meta(pattern=limits.whole(limits.CLASS_NAME))]
 MEBIBYTE = 1024 * 1024
@@ -165,6 +166,13 @@ class Sync(Frozen, frozen=True):
         return self.store_size * MEBIBYTE
 
 
+class HistorySettings(Frozen, frozen=True):
+    """What is kept of the past, and what machines cost."""
+
+    keep: Annotated[int, Meta(ge=1, le=400)] = 30  # days for which reports, activity and usage by the hour are kept
+    prices: dict[str, Price] = field(default_factory=dict)  # instance type, or type:spot → USD per hour
+
+
 class Engines(Frozen, frozen=True):
     pool: Literal["embedded", "aws"] = "embedded"  # embedded: SQLite and local processes; aws: DynamoDB, SQS, EC2
     ci: Literal["builtin", "github"] = "builtin"  # jobs of `bullpen job` and `run`, or of GitHub Actions
@@ -252,6 +260,7 @@ class Settings(Frozen, frozen=True):
     liveness: Liveness = Liveness()
     local: Local = Local()
     sync: Sync = Sync()
+    history: HistorySettings = HistorySettings()
     aws: Aws = Aws()
     github: Github = Github()
     classes: dict[Name, ResourceClass] = field(default_factory=_classes)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,6 +114,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.clock import DateClock
     from bullpen.engines.aws.dynamodb.ci import DynamoCI
     from bullpen.engines.aws.dynamodb.health import DynamoHealth
+    from bullpen.engines.aws.dynamodb.history import DynamoHistory
     from bullpen.engines.aws.dynamodb.jobs import DynamoJobs
     from bullpen.engines.aws.dynamodb.logs import DynamoLogs
     from bullpen.engines.aws.dynamodb.observations import DynamoObservations
@@ -150,6 +152,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
             infrastructure=AwsInfrastructure(cloud, settings, queue, clock),
             vault=DynamoVault(table, clock),
             tokens=DynamoTokens(table),
+            history=DynamoHistory(table, timedelta(days=settings.history.keep)),
             store_clock=clock,
             traffic=traffic,
         )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from bullpen.config import Aws, Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.dynamodb.ci import DynamoCI
 from bullpen.engines.aws.dynamodb.health import DynamoHealth
+from bullpen.engines.aws.dynamodb.history import DynamoHistory
 from bullpen.engines.aws.dynamodb.items import raw_key, text
 from bullpen.engines.aws.dynamodb.jobs import DynamoJobs
 from bullpen.engines.aws.dynamodb.logs import DynamoLogs
@@ -158,6 +159,7 @@ async def aws(make_settings: MakeSettings) -> AsyncIterator[Opened]:
             queue=SqsQueue(cloud, clock, SystemChance()),
             vault=DynamoVault(table, clock),
             tokens=DynamoTokens(table),
+            history=DynamoHistory(table, timedelta(days=30)),
         )
 
         async def hire(name: str, label: str, busy: bool) -> None:
@@ -237,7 +239,7 @@ async def emulated_sets(emulator: Emulator) -> AsyncIterator[Opened]:
 
 
 SETS = ("scale_sets", "set_world")
-STORE = ("records", "signals", "queue", "ci", "workers", "jobs", "logs", "vault", "health", "tokens")
+STORE = ("records", "signals", "queue", "ci", "workers", "jobs", "logs", "vault", "health", "tokens", "history")
 ENGINES = {
     "memory": Engine(
         memory,
@@ -250,7 +252,7 @@ ENGINES = {
     "sqlite": Engine(
         sqlite,
         asyncio.new_event_loop,
-        keeps=(*STORE, "history", "sources", "artifacts"),
+        keeps=(*STORE, "sources", "artifacts"),
     ),
     "aws": Engine(
         aws,

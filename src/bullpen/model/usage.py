@@ -53,10 +53,14 @@ class Meter:
     over: bool = False
 
 
+ROWS_TOGETHER = 48
+"""Rows of one booking: with its meter they fit into one write of every store. A longer time is booked in parts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Booking:
     """Time of one machine to be added to the hours, and the meter before and after. `before` is None for the first one.
-    It lands only if the stored meter still is `before`, and then whole."""
+    It lands only if the stored meter still is `before`, and then whole. It has at most `ROWS_TOGETHER` rows."""
 
     before: Meter | None
     after: Meter

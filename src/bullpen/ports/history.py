@@ -44,9 +44,17 @@ class History(Protocol):
         """Store these notes, given oldest first, in as few requests as possible."""
 
     async def actions(
-        self, since: datetime, limit: int, before: str = "", *, by: str = "", did: str = "", containing: str = ""
+        self,
+        since: datetime,
+        until: datetime,
+        limit: int,
+        before: str = "",
+        *,
+        by: str = "",
+        did: str = "",
+        containing: str = "",
     ) -> HistoryPage[ActionNote]:
-        """Notes from `since` on, the newest first; `before` is the `next` of an earlier page. `by` is a process, with
+        """Notes of the range, the newest first; `before` is the `next` of an earlier page. `by` is a process, with
         all its controllers, or one of them; `did` the exact action; `containing` a text in subject or reason, case
         ignored."""
 
@@ -63,7 +71,8 @@ class History(Protocol):
     async def book(self, bookings: Sequence[Booking]) -> list[bool]:
         """Land each booking whole, its meter and its time together; False, and nothing, for one whose meter is not
         `before` any more. A booking whose meter is over takes the instance off the list of `unbooked`. Of several
-        bookings of one meter at once, one lands. After an error some may have landed: read the meters again."""
+        bookings of one meter at once, one lands. A call has at most one booking of each instance. After an error some
+        may have landed: read the meters again."""
 
     async def usage(self, since: datetime, until: datetime, limit: int, after: str = "") -> HistoryPage[UsageRow]:
         """Rows whose hour begins in the range, the oldest hour first. Consistent."""
@@ -89,7 +98,15 @@ class NoHistory:
     async def note_actions(self, notes: Sequence[ActionNote]) -> None: ...
 
     async def actions(
-        self, since: datetime, limit: int, before: str = "", *, by: str = "", did: str = "", containing: str = ""
+        self,
+        since: datetime,
+        until: datetime,
+        limit: int,
+        before: str = "",
+        *,
+        by: str = "",
+        did: str = "",
+        containing: str = "",
     ) -> HistoryPage[ActionNote]:
         return HistoryPage(())
 

@@ -146,6 +146,8 @@ def described(type_: Any) -> str:
             return "a list of texts"
         case inspect.DictType(value_type=inspect.VarTupleType()):
             return "a table of lists of texts"
+        case inspect.DictType(value_type=inspect.FloatType(le=high)):
+            return f"a table of numbers from 0 to {high}"
         case inspect.DictType():
             return "a table of texts"
         case inspect.LiteralType(values=allowed):

@@ -40,6 +40,9 @@ ORDER = (
 )
 """What must hold between two durations."""
 
+PRICED = r"[A-Za-z0-9._-]{1,40}(:spot)?"
+"""What a price may be given for: an instance type, or the type bought as spot."""
+
 
 def contradictions(settings: Settings) -> Iterator[str]:
     """Messages that name the settings, their values and what is allowed; none if the settings are valid."""
@@ -49,6 +52,9 @@ def contradictions(settings: Settings) -> Iterator[str]:
     if (place := settings.local.work_dir) and not place.startswith("/"):
         yield f"local.work-dir ({shortened(place)}) must be an absolute path"
     yield from _impossible_trust(settings.trust)
+    for name in settings.history.prices:
+        if not re.fullmatch(PRICED, name):
+            yield f"history.prices has {shortened(name)}: must be an instance type, such as m7g.large or m7g.large:spot"
     yield from impossible_types(settings.classes)
     if settings.engines.pool == "aws":
         yield from impossible_aws(settings)

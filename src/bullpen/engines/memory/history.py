@@ -69,14 +69,22 @@ class MemoryHistory:
 
     @request("history.actions")
     def actions(
-        self, since: datetime, limit: int, before: str = "", *, by: str = "", did: str = "", containing: str = ""
+        self,
+        since: datetime,
+        until: datetime,
+        limit: int,
+        before: str = "",
+        *,
+        by: str = "",
+        did: str = "",
+        containing: str = "",
     ) -> HistoryPage[ActionNote]:
         ledger = self._ledger
         end = int(before) - ledger.forgotten if before else len(ledger.notes)
         found: list[ActionNote] = []
         for at in range(max(end, 0) - 1, -1, -1):
             note = ledger.notes[at]
-            if note.at >= since and note.matches(by, did, containing):
+            if since <= note.at < until and note.matches(by, did, containing):
                 found.append(note)
                 if len(found) == limit:
                     return HistoryPage(tuple(found), str(at + ledger.forgotten) if at else "")

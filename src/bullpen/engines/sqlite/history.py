@@ -102,7 +102,15 @@ class SqliteHistory(SqlitePort):
             await self._database.write(note)
 
     async def actions(
-        self, since: datetime, limit: int, before: str = "", *, by: str = "", did: str = "", containing: str = ""
+        self,
+        since: datetime,
+        until: datetime,
+        limit: int,
+        before: str = "",
+        *,
+        by: str = "",
+        did: str = "",
+        containing: str = "",
     ) -> HistoryPage[ActionNote]:
         """Filtered here: what a filter means is said in one place. A page reads a bounded number of notes."""
         place = int(before) if before else 2**62
@@ -112,7 +120,7 @@ class SqliteHistory(SqlitePort):
             place, note = number, _note_of(row)
             if note.at < since:
                 return HistoryPage(tuple(found))
-            if note.matches(by, did, containing):
+            if note.at < until and note.matches(by, did, containing):
                 found.append(note)
                 if len(found) == limit:
                     break

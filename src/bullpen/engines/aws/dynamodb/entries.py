@@ -25,6 +25,9 @@ from bullpen.model.worker import Worker
 LEASE_SHARDS = 4
 """Only leases are spread: every worker's timer moves with its lease, and an index partition takes 1,000 writes/s."""
 
+ENDED = "ENDED#Instance"
+"""In the index `todo`: instances that have ended and whose last booking has not landed. The booking removes them."""
+
 UNTIMED = "0"
 """Sorts before every time: a lease without a deadline is due at once."""
 
@@ -72,7 +75,7 @@ def _of_instance(record: Instance) -> dict[str, Value | None]:
             run=(f"RUN#{record.run_id}", record.id) if serves else _NONE,
             pool=f"{pool}#{record.resource_class}" if pool else "",
             due=("SERVES", by_run(record.run_id, record.id)) if serves else _NONE,
-            todo=_at("OWES#Instance", record.owes.due_at if record.owes else None),
+            todo=_at("OWES#Instance", record.owes.due_at) if record.owes else _at(ENDED, record.purge_at),
             live="LIVE#Instance" if record.due_at else "",
         ),
     }

@@ -24,8 +24,8 @@ QUOTA_CODES = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
 """Service Quotas' names of what bounds a fleet: vCPUs of standard instances, by market."""
 READS = ("BatchGetItem", "Query")
 WRITES = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
-CLAIMED = ("Instance", "Provision", "Job", "Held#*", "Gone", "Repository")
-"""The kinds of items that a claim and a release write."""
+CLAIMED = ("Instance", "Provision", "Job", "Held#*", "Gone", "Repository", "Report#*", "Meter", "MeterOver", "Usage#*")
+"""The kinds of items that a claim and a release write: records, the report of a claim and the time of its machines."""
 SEEN = ("Heartbeat", "WS", "Meta", f"{BOOT_FAILURE}#*", "ScaleSet")
 """Those that they only read. A claim also looks at machines that still boot, and may have failed to. A scale set says
 how long a job may last on a machine that is given back."""
