@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from bullpen.concurrency import on_event
 from bullpen.errors import BullpenError, Outdated
+from bullpen.lazy_dataclass import dataclass
 from bullpen.pool.setbacks import reason_of
 from bullpen.ports import Chance
 from bullpen.ports.health import FailingLoop
@@ -26,6 +27,26 @@ FAILS_FOR = 30.0  # seconds without a success after which a loop counts as faili
 SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
 
 Work = Callable[[], Awaitable[object]]
+
+
+@dataclass(slots=True)
+class LoopPace:
+    """What a loop has done since it began, for metrics. Times are the event loop's; None: not yet."""
+
+    turns: int = 0
+    failures: int = 0
+    lasted: float = 0.0  # seconds of the last turn
+    ended_at: float | None = None
+    succeeded_at: float | None = None
+
+    def note(self, began: float, ended: float, *, works: bool) -> None:
+        self.turns += 1
+        self.lasted, self.ended_at = ended - began, ended
+        if works:
+            self.succeeded_at = ended
+        else:
+            self.failures += 1
+
 
 log = get_logger("bullpen.controllers")
 
@@ -50,6 +71,7 @@ class Loop:
         self._said_at: float | None = None  # when the error was last logged
         self._alive_at: float | None = None
         self._woken = asyncio.Event()
+        self.pace = LoopPace()
 
     def wake(self) -> None:
         """Work again soon: there is something to do."""
@@ -57,7 +79,7 @@ class Loop:
 
     async def run_once(self) -> bool:
         """Do the work once; returns whether it succeeded. Raises nothing but Outdated."""
-        self._alive_at = asyncio.get_running_loop().time()
+        self._alive_at = began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(LONGEST_RUN):
                 await self._work()
@@ -70,6 +92,7 @@ class Loop:
         else:
             self._note_success()
         self._alive_at = asyncio.get_running_loop().time()
+        self.pace.note(began, self._alive_at, works=self._times == 0)
         return self._times == 0
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -30,7 +30,8 @@ from bullpen.background_loop import Loop, Unpaid, Work
 from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
-from bullpen.liveness import LivenessController
+from bullpen.lazy_dataclass import dataclass
+from bullpen.liveness import LivenessController, LivenessPass
 from bullpen.pool import debts
 from bullpen.pool.clock_skew import ClockCheck
 from bullpen.pool.live_instances import every_live
@@ -55,6 +56,27 @@ and so is the holder of a scale set."""
 log = get_logger("bullpen.controllers")
 
 
+@dataclass(slots=True)
+class ControllerCounts:
+    """What the loops of this process have done since it began, for metrics. `suspects` and `braked` are of the last
+    sweep: workers past their lease, and those of them that only the brake has kept from being declared lost."""
+
+    leases_lost: int = 0
+    workers_cleaned_up: int = 0
+    jobs_rescheduled: int = 0
+    jobs_given_up: int = 0
+    debts_paid: int = 0
+    suspects: int = 0
+    braked: int = 0
+
+    def note(self, done: LivenessPass) -> None:
+        self.leases_lost += len(done.sweep.lost)
+        self.workers_cleaned_up += done.sweep.cleaned
+        self.jobs_rescheduled += len(done.rescheduling.requeued)
+        self.jobs_given_up += len(done.rescheduling.given_up)
+        self.suspects, self.braked = done.sweep.suspects, done.sweep.braked
+
+
 class Service:
     """All loops of one process, which `bullpen status` names. `runs` is woken by webhooks."""
 
@@ -69,6 +91,7 @@ class Service:
         self.runs = WorkflowController(ports, settings, on_queued=self.sets.note_queued)
         self._cannot: list[Action] = []  # what warming could not do the last time: logged once, not every 5 s
         self._clock = ClockCheck(ports, settings)
+        self.counts = ControllerCounts()
         duties: tuple[tuple[str, float, Work], ...] = (
             ("infrastructure", 300.0, self._mend),  # first at the start; later only accidents open a gap
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
@@ -140,6 +163,7 @@ class Service:
     async def _pay_debts(self) -> None:
         setbacks = self._setbacks
         for paid in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY, setbacks=setbacks):
+            self.counts.debts_paid += 1
             paid.log(log, logging.INFO, controller="debts")
         if failed := setbacks.reasons():
             (id, why), *others = failed.items()
@@ -147,6 +171,7 @@ class Service:
 
     async def _sweep(self) -> None:
         done = await self._liveness.run_once()
+        self.counts.note(done)
         for id in done.left:
             log.warning("instance ended before its machine is reclaimed", instance=id)
         if done.sweep.lost:

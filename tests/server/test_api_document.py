@@ -33,7 +33,7 @@ PUBLIC = sorted(
         *("showStatus", "listInstances", "showInstance", "showStories"),
         *("listWorkers", "showWorker", "stopWorker", "recordHeartbeat", "recordHeartbeats"),
         *("openSession", "showSession", "endSession"),
-        *("streamEvents", "receiveWebhook", "checkHealth", "checkReadiness"),
+        *("streamEvents", "receiveWebhook", "checkHealth", "checkReadiness", "showMetrics"),
     ]
 )
 AGENTS = sorted(

@@ -13,6 +13,7 @@ from bullpen.model.scale_set import WANTED, ScaleSet, fits_set
 from bullpen.ports import Ports
 from bullpen.scale_sets.desired import DesiredSets
 from bullpen.scale_sets.holder import SetHolder, is_served
+from bullpen.scale_sets.job_tally import JobTally
 from bullpen.scale_sets.queued_hints import QueuedHints
 from bullpen.scale_sets.queued_labels import QueuedLabels
 from bullpen.scale_sets.rules import UNNAMED_TABLE, lingers, tables
@@ -69,6 +70,7 @@ class ScaleSetController:
         self._is_stopping = False
         self._tracks = settings.liveness.tracking
         self._unheard: set[str] = set()  # sets that are reported
+        self.tally = JobTally()  # of all sets that this process has held
 
     @property
     def held(self) -> Mapping[str, SetHolder]:
@@ -193,6 +195,7 @@ class ScaleSetController:
                 on_queued=self.note_queued,
                 lists=self._lists,
             )
+            holder.listener.tally = self.tally
             self._tasks[name] = asyncio.get_running_loop().create_task(holder.run())
 
     def _give_up(self, tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -35,6 +35,7 @@ from bullpen.model.set_session import JobCounts, WaitingJob
 from bullpen.ports import MessageSession, Ports, SetMessage, SetStatistics
 from bullpen.ports.demand import JobDemand
 from bullpen.scale_sets.job_board import JobBoard, leaves_waiting
+from bullpen.scale_sets.job_tally import JobTally
 from bullpen.scale_sets.offers import JobOffers, acquire
 from bullpen.scale_sets.ownership import session_taken
 from bullpen.scale_sets.rules import UNNAMED_TABLE
@@ -66,6 +67,8 @@ class SetListener:
         self.is_missing = False  # the CI does not have the set any more
         self.rests: Callable[[], bool] = lambda: False
         self.table = UNNAMED_TABLE  # of the set in the settings
+        self.tally = JobTally()
+        self.statistics: SetStatistics | None = None  # the last ones that could be read
         self._on_news = on_news
         self._session: MessageSession | None = None
         self._last = 0
@@ -209,6 +212,7 @@ class SetListener:
         statistics = message.statistics or _as_statistics(self.record.stored.statistics)
         now = self._ports.clock.now()
         for job in message.jobs:
+            self.tally.note(job)
             if alarm := self.board.hear(job, now, self._time()):
                 alarm.log(log, logging.WARNING, set=self.name)
         self.board.settle(statistics.running, statistics.assigned)
@@ -290,6 +294,7 @@ class SetListener:
 
     def _count(self, statistics: SetStatistics, *, assigns: bool) -> None:
         now, before = self._time(), self._demand
+        self.statistics = statistics
         self._demand = JobDemand(
             assigned=statistics.assigned,
             running=statistics.running,

@@ -20,6 +20,7 @@ from bullpen.server.exchange import VERSION
 from bullpen.server.gate import LARGEST_BODY, RequestGate
 from bullpen.server.head import head_of
 from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
+from bullpen.server.metrics.exposition import Metrics
 from bullpen.server.mistakes import of_decoding, of_validation
 from bullpen.server.openapi import AGENTS_PATH, PATH, documents
 from bullpen.server.parameters import parameter_problem
@@ -33,6 +34,7 @@ from bullpen.server.routes import (
     health,
     heartbeats,
     jobs,
+    metrics,
     operations,
     pool,
     registration,
@@ -59,6 +61,7 @@ class ServerApp:
 
     def __init__(self, context: Context) -> None:
         self.heartbeats = Heartbeats(context.ports, context.settings)
+        context.metrics = Metrics(context.ports, context.service, self.heartbeats, context.events.count)
         self.gate = RequestGate(context.doorkeeper, context.admission)
         self._context = context
         self._rest = _litestar()
@@ -115,7 +118,8 @@ def _litestar() -> Litestar:
     """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
     comes with the requests."""
     of_operators = (runs, operations, jobs, sources, pool, workers)
-    modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, session, health, dashboard)
+    of_people = (session, health, metrics, dashboard)
+    modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, *of_people)
     return Litestar(
         route_handlers=[*(module.ROUTER for module in modules), openapi, openapi_of_agents],
         dependencies={"context": Provide(_context, sync_to_thread=False)},

@@ -25,6 +25,7 @@ from bullpen.server.head import Head, head_of
 from bullpen.server.load_limits import Admission
 from bullpen.server.login_limits import LoginLimits
 from bullpen.server.long_poll import LongPoll
+from bullpen.server.metrics.exposition import Metrics
 from bullpen.server.operations import Operations
 from bullpen.server.problems import Problem
 from bullpen.server.readiness import Readiness
@@ -58,6 +59,7 @@ class Context:
     events: Events = field(init=False)
     readiness: Readiness = field(init=False)
     logins: LoginLimits = field(default_factory=LoginLimits)
+    metrics: Metrics = field(init=False)  # set by the application, which has what they count
 
     def __post_init__(self) -> None:
         self.doorkeeper = Doorkeeper(self.keys, self.ports.clock)

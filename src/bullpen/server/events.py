@@ -76,6 +76,10 @@ class Events:
         finally:
             self._watchers.remove(watcher)
 
+    def count(self) -> int:
+        """How many streams are open."""
+        return len(self._watchers)
+
     async def close(self) -> None:
         for watcher in self._watchers:
             _end(watcher)

@@ -84,6 +84,8 @@ class Heartbeats:
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._newcomers = Newcomers(ports.clock)
+        # Plain numbers, which `/metrics` reads: anything else would be felt here.
+        self.accepted = self.resurrected = self.rejected = self.refused = 0
         self._settings = settings
         self._batcher = HeartbeatBatcher(
             lambda beats, overloaded: record_validated(ports, self._settings, beats, overloaded=overloaded)
@@ -121,8 +123,13 @@ class Heartbeats:
             if isinstance(results, BullpenError):
                 self._refuse(of_error(results), reply)
             elif isinstance(result := results[0], Rejected):
-                self._refuse(of_rejection(result), reply)
+                self.rejected += 1
+                problem = of_rejection(result)
+                reply(problem.status, self._encode(problem.answer), problem.headers)
             else:
+                self.accepted += 1
+                if result.resurrected:
+                    self.resurrected += 1
                 reply(200, self._encode(result), {})
 
         self._batcher.submit((beat,), done)
@@ -143,6 +150,11 @@ class Heartbeats:
             if isinstance(results, BullpenError):
                 self._refuse(of_error(results), reply)
                 return
+            rejected = sum(isinstance(one, Rejected) for one in results)
+            self.rejected += rejected
+            self.refused += len(checked) - len(results)
+            self.accepted += len(results) - rejected
+            self.resurrected += sum(isinstance(one, HeartbeatAnswer) and one.resurrected for one in results)
             coming = iter(results)
             shown = [
                 item.answer
@@ -196,6 +208,7 @@ class Heartbeats:
         return beat, speaker.instance_id
 
     def _refuse(self, problem: Problem, reply: Reply) -> None:
+        self.refused += 1
         reply(problem.status, self._encode(problem.answer), problem.headers)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -42,6 +42,7 @@ TAGS = {
     "events": "What happens in the pool, as it happens.",
     "github": "For GitHub's webhooks.",
     "health": "For load balancers and supervisors.",
+    "metrics": "For Prometheus, and what else reads its text format.",
     AGENTS: "Endpoints of Bullpen's own agents. Each needs the token of the instance that its path names.",
 }
 LIMITS = {

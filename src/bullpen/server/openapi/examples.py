@@ -169,6 +169,7 @@ HOLDER: dict[str, Any] = {"worker_instance_key": WORKER, "epoch": 1, "fence": 1}
 STREAM = f'id: 1\nevent: gone\ndata: {{"kind":"instance","id":"{INSTANCE}"}}\n\n'
 
 EXAMPLES: dict[str, Example] = {
+    "showMetrics": Example("# TYPE bullpen_store_up gauge\nbullpen_store_up 1.0\n"),
     "listRuns": Example(
         run.RunPage([run.RunSummary(RUN, RunState.RUNNING, ["small"], 1, 1, 1, 0, BEGAN, "acme/widgets", "")], "")
     ),

@@ -1,0 +1,29 @@
+"""Metrics for Prometheus. docs/metrics.md describes every series."""
+
+from litestar import Response, Router
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from bullpen.auth.tokens import Scope
+from bullpen.server.context import Asking, Ctx
+from bullpen.server.parameters import check_query
+from bullpen.server.routes.responses import get
+
+PATH = "/metrics"
+
+
+@get(
+    PATH,
+    tags=["metrics"],
+    summary="Show metrics for Prometheus",
+    media_type="text/plain",
+    response_description="Metrics in the text format of Prometheus.",
+)
+async def show_metrics(request: Asking, context: Ctx) -> Response[str]:
+    """In the text format of Prometheus. If the store cannot be read, the answer has `bullpen_store_up 0`, and the
+    series of this server alone."""
+    with context.serving(request, Scope.READ):
+        content = await context.metrics.answer(context.settings)
+    return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4, headers={"cache-control": "no-store"})
+
+
+ROUTER = Router("/", route_handlers=[show_metrics], before_request=check_query)
