@@ -32,6 +32,7 @@ ENGINES = {
     "workflow_linters",
     "console_tools",
     "systemd_analyze",
+    "chromium",
 }  # the fixtures that start one
 
 
@@ -42,7 +43,8 @@ COLLECTOR_THRESHOLDS = (20_000, 20, 100)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real_loop: run this async test on asyncio's own loop, in real time")
     config.addinivalue_line(
-        "markers", "engines: meets DynamoDB Local, ElasticMQ, our EC2, our GitHub, peers, node or local machines"
+        "markers",
+        "engines: meets DynamoDB Local, ElasticMQ, our EC2, our GitHub, peers, node, a browser or local machines",
     )
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As in a run that a script starts in the background. Every process below would inherit it, and a shell cannot

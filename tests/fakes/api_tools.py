@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 NODE = {"@redocly/cli": "2.77.0", "@stoplight/spectral-cli": "6.16.3", "ajv": "8.20.0", "ajv-formats": "3.0.1"}
@@ -31,16 +31,21 @@ class ApiToolsMissing(Exception):
 
 def node_tools() -> Path:
     """The folder with `node_modules`; made if it is not there."""
+    return fetched_from_npm("api-node", NODE)
+
+
+def fetched_from_npm(name: str, packages: Mapping[str, str]) -> Path:
+    """A folder of this name with the packages in `node_modules`, in these versions."""
     if shutil.which("npm") is None or shutil.which("node") is None:
-        raise ApiToolsMissing(f"no npm or no node on the PATH to check the description of the API: {REMEDY}")
-    wanted = [f"{name}@{version}" for name, version in NODE.items()]
+        raise ApiToolsMissing(f"no npm or no node on the PATH: {REMEDY}")
+    wanted = [f"{package}@{version}" for package, version in packages.items()]
 
     def make(folder: Path) -> None:
         folder.mkdir()
         (folder / "package.json").write_text("{}")
         _run(["npm", "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", *wanted], folder)
 
-    return _fetched("api-node", json.dumps(NODE), make)
+    return _fetched(name, json.dumps(packages), make)
 
 
 def python_tools() -> Path:

@@ -1,0 +1,159 @@
+// What is known of the pool: the records of the event stream, and counts that are kept by difference.
+
+export const GROUPS = ["offer", "cleaning", "running", "claimed", "created", "ended"];
+const empty = () => ({ offer: 0, cleaning: 0, running: 0, claimed: 0, created: 0, ended: 0 });
+
+export const instances = new Map(); // id → record, with `group` and `trouble` beside what the server sent
+export const jobs = new Map();
+export const operations = new Map();
+export const runs = new Map(); // run → set of the ids of its instances
+export const runJobs = new Map(); // run → set of the ids of its jobs
+export const classes = new Map(); // class → counts by group
+export const total = empty();
+export const silent = new Map(); // instance → what the status says of its worker, while it misses its lease
+export const leases = new Map(); // instance → { deadline, leaseSeconds, heartbeatAt }
+export const touched = new Set(); // ids of instances that changed since the last drawing
+export const news = { domains: [], trouble: "", whole: false, members: 0, revision: 0, updatedAt: 0 };
+
+let generation = 0;
+const watchers = new Set();
+
+/** Tell `watcher` whenever something changed; many changes between two frames are one. */
+export function watch(watcher) {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}
+
+let asked = false;
+export function changed() {
+  news.revision++;
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(() => {
+    asked = false;
+    for (const watcher of [...watchers]) watcher();
+    touched.clear();
+  });
+}
+
+/** A new stream begins with everything that there is: what it does not name again is gone. */
+export function begin() {
+  generation++;
+  news.whole = false;
+}
+
+export function whole() {
+  for (const map of [instances, jobs])
+    for (const [id, one] of map) if (one.generation !== generation) forget(map === instances ? "instance" : "job", id);
+  news.whole = true;
+  news.updatedAt = Date.now();
+  changed();
+}
+
+export function take(kind, data) {
+  news.updatedAt = Date.now();
+  if (kind === "instance") takeInstance(data);
+  else if (kind === "job") takeJob(data);
+  else if (kind === "operation") operations.set(data.id, data);
+  else if (kind === "workers") news.domains = data.workers;
+  else if (kind === "gone") forget(data.kind, data.id);
+  else if (kind === "lease") takeLease(data);
+  else if (kind === "leases") for (const one of data.leases || []) takeLease(one);
+  news.trouble = kind === "trouble" ? data.reason : "";
+  changed();
+}
+
+export function takeLease(data) {
+  const id = data.instanceId || data.id;
+  if (!id) return;
+  leases.set(id, data);
+  touched.add(id);
+}
+
+/** The silent workers, as the status lists them. */
+export function takeSilent(list) {
+  const before = new Map(silent);
+  silent.clear();
+  for (const one of list) if (one.instanceId) silent.set(one.instanceId, one);
+  for (const id of new Set([...before.keys(), ...silent.keys()])) {
+    const record = instances.get(id);
+    if (!record) continue;
+    const trouble = troubleOf(record);
+    if (trouble !== record.trouble || before.get(id)?.heartbeatAt !== silent.get(id)?.heartbeatAt) {
+      record.trouble = trouble;
+      touched.add(id);
+    }
+  }
+  changed();
+}
+
+function takeInstance(data) {
+  const before = instances.get(data.id);
+  data.generation = generation;
+  data.group = groupOf(data);
+  data.trouble = troubleOf(data);
+  if (before) counted(before, -1);
+  counted(data, 1);
+  if (!before || before.runId !== data.runId) {
+    if (before) unlinked(runs, before.runId, data.id);
+    linked(runs, data.runId, data.id);
+  }
+  data.heartbeatAt ??= before?.heartbeatAt ?? null;
+  instances.set(data.id, data);
+  if (!before) news.members++;
+  touched.add(data.id);
+}
+
+function takeJob(data) {
+  data.generation = generation;
+  if (!jobs.has(data.id)) linked(runJobs, data.runId, data.id);
+  jobs.set(data.id, data);
+}
+
+function forget(kind, id) {
+  if (kind === "instance") {
+    const before = instances.get(id);
+    if (!before) return;
+    counted(before, -1);
+    unlinked(runs, before.runId, id);
+    instances.delete(id);
+    leases.delete(id);
+    silent.delete(id);
+    news.members++;
+    touched.add(id);
+  } else if (kind === "job") {
+    const before = jobs.get(id);
+    if (before) unlinked(runJobs, before.runId, id);
+    jobs.delete(id);
+  }
+}
+
+function counted(record, by) {
+  const name = record.resourceClass;
+  if (!classes.has(name)) classes.set(name, empty());
+  classes.get(name)[record.group] += by;
+  total[record.group] += by;
+}
+
+function linked(map, run, id) {
+  if (!run) return;
+  if (!map.has(run)) map.set(run, new Set());
+  map.get(run).add(id);
+}
+
+function unlinked(map, run, id) {
+  const set = map.get(run);
+  if (set?.delete(id) && set.size === 0) map.delete(run);
+}
+
+export function groupOf(one) {
+  if (one.state === "idle") return one.attested ? "offer" : "cleaning";
+  return { created: "created", claimed: "claimed", running: "running" }[one.state] || "ended";
+}
+
+/** What makes an operator look: "lost", "suspect" or "leaving"; empty if nothing does. */
+function troubleOf(one) {
+  const worker = silent.get(one.id);
+  if (worker && one.state !== "terminated") return worker.state === "active" ? "suspect" : "lost";
+  return one.leavingAt && one.state !== "terminated" ? "leaving" : "";
+}
