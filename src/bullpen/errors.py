@@ -13,6 +13,7 @@
     ├── Refused                  answered no; the same again will not help
     │   ├── InsufficientCapacity the engine cannot launch enough machines of this kind now
     │   ├── LimitReached         a cap of the settings
+    │   │   └── OnHold           an operator has paused the class, or the pool
     │   ├── StoreFull            the files of projects and jobs take all the room that they may
     │   ├── PermissionDenied     the credentials do not allow the call
     │   └── WrongClock           this machine's clock is off: nothing may be judged late by it
@@ -37,6 +38,7 @@ class FailureCause(StrEnum):
     REFUSED = "refused"
     CAPACITY = "capacity"
     LIMIT = "limit"
+    PAUSED = "paused"
     PERMISSION = "permission"
     NOT_MET = "not-met"
     INTERRUPTED = "interrupted"
@@ -137,6 +139,12 @@ class LimitReached(Refused):
     def __init__(self, message: str, *, remedy: str = "", setting: str = "", limit: int = 0) -> None:
         super().__init__(message, remedy=remedy)
         self.setting, self.limit = setting, limit
+
+
+class OnHold(LimitReached):
+    """An operator has paused what was asked for. Waiting for a resume is like waiting for room."""
+
+    cause = FailureCause.PAUSED
 
 
 class StoreFull(Refused):

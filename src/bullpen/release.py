@@ -151,9 +151,8 @@ async def _give_back(
     ports: Ports, settings: Settings, held: list[Instance], by: str
 ) -> tuple[list[Instance], set[str]]:
     """The instances given back, and the provisions of those that another process moved at the same moment."""
-    changes = [_step(ports, settings, one, by=by) for one in held]
-    landed = await ports.records.apply_each(changes)
-    moved = {c.before.provision_id for c, one in zip(changes, landed, strict=True) if isinstance(one, Conflict)}
+    landed = await lifecycle.land_each(ports, held, lambda one: _step(ports, settings, one, by=by))
+    moved = {had.provision_id for had, one in zip(held, landed, strict=True) if isinstance(one, Conflict)}
     return [one for one in landed if isinstance(one, Instance)], moved
 
 

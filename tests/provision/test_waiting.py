@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from builders import expire, later, register
 from bullpen.config import Limits, ResourceClass, Settings
 from bullpen.errors import Unavailable
+from bullpen.model.hold import Pause
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, LIVE, RUNNING
 from bullpen.model.progress import ProgressReport, WorkPhase
 from bullpen.model.provision import ABORTED, COMMITTED, Provision
@@ -201,14 +202,14 @@ async def test_a_store_that_is_away_for_a_while_does_not_end_a_waiting_provision
         await provisioned(world, "busy", 1)
         ports = world.ports()
         waiter = await waits(world, "next", ports=ports)
-        look = ports.records.waiting_provisions
+        look = ports.records.ahead
 
-        async def away(limit: int) -> list[Provision]:
+        async def away(limit: int) -> tuple[list[Provision], list[Pause]]:
             raise Unavailable("the store is away")
 
-        ports.records.waiting_provisions = away  # type: ignore[method-assign]
+        ports.records.ahead = away  # type: ignore[method-assign]
         await asyncio.sleep(20)
-        ports.records.waiting_provisions = look  # type: ignore[method-assign]
+        ports.records.ahead = look  # type: ignore[method-assign]
         await released(world, "busy")
         assert (await waiter).succeeded
 
@@ -492,7 +493,7 @@ async def test_each_check_of_a_waiting_provision_costs_few_requests() -> None:
         await asyncio.sleep(100)
         spent = [requests(ports) - earlier for ports, earlier in zip((ahead, behind), before, strict=True)]
         assert spent[1]["records.live"] == 0, "one that is not in front looks at the queue, not at the pool"
-        assert spent[0]["records.live"] <= spent[0]["records.waiting_provisions"] <= 150
+        assert spent[0]["records.live"] <= spent[0]["records.ahead"] <= 150
         assert spent[0].total() <= 900
         assert spent[1].total() <= 400
 

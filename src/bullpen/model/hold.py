@@ -21,6 +21,7 @@ from enum import StrEnum
 
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import limits
+from bullpen.model.ticket import format_time
 from bullpen.model.transition import Event, Guard, steps_in, transition
 
 ID_PREFIX = limits.PAUSE_PREFIX
@@ -39,7 +40,8 @@ ABSENT, PAUSED, RESUMED = State
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """`resource_class` is empty for the whole pool. `operator` is who paused it, as people know them."""
+    """`resource_class` is empty for the whole pool. `operator` is who paused it, as people know them. While it
+    `drains`, every instance that it covers is drained, also one that a provision registers now: any process does so."""
 
     id: str
     state: State
@@ -48,6 +50,7 @@ class Pause:
     note: str = ""
     operator: str = ""
     since: datetime | None = None
+    drains: bool = False
 
     @property
     def is_on(self) -> bool:
@@ -65,6 +68,12 @@ class Pause:
 
 def subject_of(resource_class: str) -> str:
     return f"class {resource_class}" if resource_class else POOL_WORDS
+
+
+def words_of(one: Pause) -> str:
+    """Who paused what, since when and why, for people."""
+    since = f" since {format_time(one.since)}" if one.since else ""
+    return f"{one.subject} is paused by {one.operator}{since}: {one.note}"
 
 
 def absent(resource_class: str) -> Pause:
@@ -88,13 +97,16 @@ Step = tuple[Pause, tuple[Guard, ...]]
 class PoolPaused(Event):
     note: str
     operator: str
+    drains: bool = False
 
 
 @transition(ABSENT, PAUSED, RESUMED, to=PAUSED)
 def pause(one: Pause, event: PoolPaused) -> Step:
-    """An operator pauses it, or writes another note. A further note does not change since when it is paused."""
+    """An operator pauses it, or writes another note. A further one does not change since when it is paused, and
+    stops no drain."""
     since = one.since if one.is_on else event.at
-    return replace(one, note=event.note, operator=event.operator, since=since), ()
+    drains = one.drains or event.drains
+    return replace(one, note=event.note, operator=event.operator, since=since, drains=drains), ()
 
 
 class PoolResumed(Event):
@@ -103,8 +115,8 @@ class PoolResumed(Event):
 
 @transition(PAUSED, to=RESUMED)
 def resume(one: Pause, event: PoolResumed) -> Step:
-    """An operator resumes it: provisions start again, and the idle target is kept."""
-    return replace(one, note="", operator="", since=None), ()
+    """An operator resumes it: provisions start again, and the idle target is kept. What was drained stays so."""
+    return replace(one, note="", operator="", since=None, drains=False), ()
 
 
 STEPS = steps_in(globals())

@@ -96,6 +96,8 @@ def mismatch(instance: Instance, scale_set: ScaleSet | None, needs: Requirements
         return f"{instance.run_id} has the class {needs.resource_class} now"
     if instance.usage_class not in needs.acceptable_usage_classes:
         return f"{instance.run_id} has the usage class {needs.usage_class} now"
+    if instance.is_drained:
+        return "it is drained"
     if instance.image_generation < needs.image_generation:
         return f"image generation {instance.image_generation} is outdated"
     return ""

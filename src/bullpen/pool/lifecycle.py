@@ -4,7 +4,7 @@ Several processes may work on one record at the same time. Every write is condit
 to an engine is idempotent, and the process that comes second gets a Conflict and leaves the record alone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from bullpen.config import Settings
@@ -37,10 +37,32 @@ async def carry_out(
         # The run goes on: giving a runner back would cancel the job that it executes.
         stay |= await busy.executing(ports, settings, decided.run_id) & {one.id for one in leaving}
     now = ports.clock.now()
-    changes = [_consequence(ports, settings, decided, one, now, by) for one in concerned if one.id not in stay]
-    landed = await ports.records.apply_each(changes)
-    standing = {c.before.id: r.found if isinstance(r, Conflict) else r for c, r in zip(changes, landed, strict=True)}
+    free = [one for one in concerned if one.id not in stay]
+    landed = await land_each(ports, free, lambda one: _consequence(ports, settings, decided, one, now, by))
+    standing = {one.id: r.found if isinstance(r, Conflict) else r for one, r in zip(free, landed, strict=True)}
     return standing, sorted(stay)
+
+
+async def land_each(
+    ports: Ports, held: Sequence[Instance], step: Callable[[Instance], Change[Instance]]
+) -> list[Instance | Conflict]:
+    """Take a step of each instance, on its own. One that was drained in between is still the holder's: for it the step
+    is taken again, on the record as it stands now."""
+    landed: list[Instance | Conflict] = await ports.records.apply_each([step(one) for one in held])
+    drained = {at: found for at, one in enumerate(held) if (found := _only_drained(one, landed[at])) is not None}
+    if drained:
+        again = await ports.records.apply_each([step(one) for one in drained.values()])
+        for at, one in zip(drained, again, strict=True):
+            landed[at] = one
+    return landed
+
+
+def _only_drained(held: Instance, landed: Instance | Conflict) -> Instance | None:
+    """The record, if a drain is all that came between."""
+    found = landed.found if isinstance(landed, Conflict) else None
+    if not isinstance(found, Instance) or not found.is_drained or held.is_drained:
+        return None
+    return found if (found.round, found.state) == (held.round, held.state) else None
 
 
 def _concerns(decided: Provision, held: Instance) -> bool:
@@ -126,8 +148,10 @@ async def expire_and_terminate(
     """Mark first, terminate after; for one reason or for a reason each, by id. An instance that another process has
     moved is left alone."""
     now = ports.clock.now()
-    marks = [end(one, now, by, why if isinstance(why, str) else why[one.id]) for one in condemned]
-    marked = [one for one in await ports.records.apply_each(marks) if isinstance(one, Instance)]
+    landed = await land_each(
+        ports, condemned, lambda one: end(one, now, by, why if isinstance(why, str) else why[one.id])
+    )
+    marked = [one for one in landed if isinstance(one, Instance)]
     certain = await terminate(ports, settings, marked, by=by)
     fates = {one.id: InstanceFate.NOT_OURS for one in condemned}
     for one in marked:

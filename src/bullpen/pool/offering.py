@@ -1,5 +1,7 @@
 """Offering: instances that were given back, or booted ahead of any run, go on offer once they are proven.
 
+One that is drained has to be proven, too, as only then nothing of its run is left to do there. It is ended instead.
+
 Several processes may offer the same instance. The one that comes second finds that it is on offer, or that another run
 has it by now, and leaves it alone.
 """
@@ -18,6 +20,8 @@ from bullpen.pool import busy
 from bullpen.pool.lifecycle import expire_and_terminate
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Message, Ports
+
+DRAINED_AND_FREE = "drained, and free now"
 
 
 async def await_and_offer(
@@ -128,10 +132,18 @@ async def offer_living(
     by: str,
     living: Collection[str] = (),
 ) -> dict[str, InstanceFate]:
-    """Land the offers of those that are proven and alive, and send their tickets."""
+    """Land the offers of those that are proven and alive, and send their tickets; end those that are drained."""
     landed = await land_offers(ports, settings, pending, pulses, by=by, living=living)
     await send_tickets(ports, [one for one in landed.values() if isinstance(one, Instance) and one.is_claimable])
-    return {id: _fate_of_offer(one) for id, one in landed.items()}
+    fates = {id: _fate_of_offer(one) for id, one in landed.items()}
+    drained = [one for one in pending if one.is_drained and is_proven(one, pulses[one.id])]
+    drained += [one.found for one in landed.values() if isinstance(one, Conflict) and _is_to_end(one.found, pulses)]
+    return fates | (await expire_and_terminate(ports, settings, drained, DRAINED_AND_FREE, by=by) if drained else {})
+
+
+def _is_to_end(found: Instance | None, pulses: dict[str, Pulse]) -> bool:
+    """Whether it was drained between the read and the offer."""
+    return found is not None and found.is_drained and is_proven(found, pulses[found.id])
 
 
 def _fate_of_offer(landed: Instance | Conflict) -> InstanceFate:
@@ -143,9 +155,10 @@ def _fate_of_offer(landed: Instance | Conflict) -> InstanceFate:
 
 def _fate_now(found: Instance | None) -> InstanceFate:
     """What became of an instance that was given back, and that another process has moved on."""
-    return (
-        InstanceFate.OFFERED if found is not None and found.state in (IDLE, CLAIMED, RUNNING) else InstanceFate.NOT_OURS
-    )
+    if found is None or found.state not in (IDLE, CLAIMED, RUNNING):
+        return InstanceFate.NOT_OURS
+    # One that is still being cleaned was drained meanwhile: the process that pays its debt ends it.
+    return InstanceFate.CLEANING if found.is_pending else InstanceFate.OFFERED
 
 
 async def land_offers(
@@ -168,7 +181,7 @@ async def land_offers(
     for one in pending:
         pulse = pulses[one.id]
         signal = pulse.signal
-        if signal is None or not is_proven(one, pulse) or pulse.departure:
+        if signal is None or not is_proven(one, pulse) or pulse.departure or one.is_drained:
             continue
         if one.id not in living and not pulse.is_recent(now, settings.timings.alive):
             continue

@@ -5,9 +5,11 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from bullpen.errors import Conflict
+from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.signal import Heartbeat, Pulse, Signal
@@ -30,7 +32,8 @@ class InstanceGroup(NamedTuple):
 
 class Records(Protocol):
     """The truth, and the one way to change a record of any kind. The queries here are of instances, provisions,
-    scale sets and repositories: reads by id, and those of sets, are consistent; the others are hints that may lag."""
+    scale sets, repositories, pauses and rotations: reads by id, and those of sets, are consistent; the others are hints
+    that may lag."""
 
     async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
         """Land all changes together or nothing at all, and return the records as stored.
@@ -88,6 +91,10 @@ class Records(Protocol):
     async def waiting_provisions(self, limit: int) -> list[Provision]:
         """Provisions that have a place in the queue of a cap, of any class; first come first."""
 
+    async def ahead(self, limit: int) -> tuple[list[Provision], list[Pause]]:
+        """`waiting_provisions`, and the pauses that are in force; both in one request while nothing waits and nothing
+        is paused. Every provision asks before it acquires anything."""
+
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         """All live instances and those terminated whose end is owed, in pages: by id, after `after`."""
 
@@ -106,6 +113,14 @@ class Records(Protocol):
     async def repositories(self, names: Sequence[str]) -> dict[str, Repository]:
         """Those of these repositories that were ever seen, by case-folded name. Consistent; one that cannot be read is
         missing."""
+
+    async def pauses(self) -> list[Pause]:
+        """The pause of the pool and of every class that was ever paused, in force or not; by id. Consistent; one that
+        cannot be read is missing."""
+
+    async def rotations(self) -> dict[str, Rotation]:
+        """The rotation of every class that ever had one, by class; those that are over, too. Consistent; one that
+        cannot be read is missing."""
 
     async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
         """The last `STORY_LENGTH` steps of each record of any kind, oldest first."""

@@ -146,7 +146,16 @@ class ProvisionAttempt:
         again: a waiting provision holds nothing."""
         headroom = Headroom(self.ports, self.settings, evicts=True, by=self.by, tell=self.tell)
         headroom.since = self.arrived if self.replaces else None
-        queue = CapQueue(self.ports, self.settings, self.request, self.record, headroom, self.tell, self.by)
+        queue = CapQueue(
+            self.ports,
+            self.settings,
+            self.request,
+            self.record,
+            headroom,
+            self.tell,
+            self.by,
+            heeds_pauses=not self.replaces,
+        )
         while True:
             await gather_or_cancel([queue.admitted(self.want)], arm=self._halts(stop, queue.ends_by))
             self.arrived = headroom.since or self.arrived

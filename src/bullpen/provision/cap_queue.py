@@ -6,6 +6,10 @@
                           ▲                                                        │
                           └──── another was faster: everything is given back ──────┘
 
+While an operator has paused the class or the whole pool, a provision waits here for the resume in the same way, in
+front of no other. The pauses come with the queue in one request, so they cost none. One that has begun to acquire goes
+on.
+
 A later provision does not overtake. Without `--wait` it fails at once while others wait at one of its caps. It may
 pass only if it takes nothing that those in front could use: it is of another class than all of them, its class has all
 it needs on offer, and no idle instance above the idle target, which those in front could evict.
@@ -16,15 +20,16 @@ from dataclasses import field
 from datetime import datetime, timedelta
 
 from bullpen.config import Settings
-from bullpen.errors import LimitReached, Unavailable
+from bullpen.errors import LimitReached, OnHold, Unavailable
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
+from bullpen.model.hold import paused_by
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import Place
 from bullpen.model.times import later
 from bullpen.pool import debts
 from bullpen.ports import Ports
-from bullpen.provision.caps import Shortage, caps, in_front
+from bullpen.provision.caps import Shortage, caps, in_front, paused
 from bullpen.provision.eviction import QUEUE_PAGE, Headroom
 from bullpen.provision.outcome import Request
 from bullpen.provision.record import ProvisionRecord
@@ -51,6 +56,7 @@ class CapQueue:
     headroom: Headroom
     tell: Tell
     by: str
+    heeds_pauses: bool = True  # False for one that replaces members which its call has just lost: the call has begun
     waits_until: datetime = field(init=False)
     last_since: datetime | None = None  # of the last in the queue
     is_waiting: bool = False
@@ -96,8 +102,10 @@ class CapQueue:
     async def _obstacle(self, least: int) -> Shortage | None:
         """Why it is not this provision's turn, or why there is no room now."""
         own, now = self.record.stored, self.ports.clock.now()
-        queue = await self.ports.records.waiting_provisions(QUEUE_PAGE)
+        queue, pauses = await self.ports.records.ahead(QUEUE_PAGE)
         self.last_since = queue[-1].place.since if queue and queue[-1].place else None
+        if self.heeds_pauses and (pause := paused_by(pauses, own.needs.resource_class)) is not None:
+            return paused(pause, own.want)
         if front := in_front(queue, own.needs.resource_class, now, own.id, self.headroom.since):
             return await self.headroom.behind(front, own, least)
         # Without --wait, and with none in front: a lack of room shows when the machines are requested.
@@ -146,12 +154,14 @@ class CapQueue:
     def _given_up(self, obstacle: Shortage) -> LimitReached:
         if not self.request.wait:
             return obstacle.error
+        if isinstance(obstacle.error, OnHold):
+            return OnHold(f"waited {self.request.wait:g} s: {obstacle.error}", remedy=obstacle.error.remedy)
         remedy = "Wait longer, release runners, or raise the limit."
         return LimitReached(f"waited {self.request.wait:g} s: {obstacle.error}", remedy=remedy)
 
     def _report(self, obstacle: Shortage) -> bool:
         """Report the obstacle; True if it has changed."""
-        line = f"waiting for room: {obstacle.error}"
+        line = f"waiting for {'the resume' if isinstance(obstacle.error, OnHold) else 'room'}: {obstacle.error}"
         before, self.reported = self.reported, line
         if line != before:
             self.tell(ProgressReport(WorkPhase.QUEUE, line, about=obstacle.cap.setting))

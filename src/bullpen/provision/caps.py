@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from bullpen.config import Settings
-from bullpen.errors import LimitReached
+from bullpen.errors import LimitReached, OnHold
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.hold import Pause, words_of
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
 
@@ -55,6 +56,8 @@ class Excess:
 
 
 POOL_CAP = "limits.max-instances"
+RESUME = "a resume"
+"""What a provision waits for while its class or the pool is paused: instead of the setting of a cap."""
 
 
 def _class_cap(resource_class: str) -> str:
@@ -75,6 +78,13 @@ class Shortage:
     cap: Cap
     over: int
     error: LimitReached
+
+
+def paused(pause: Pause, want: int) -> Shortage:
+    """No room for any, as long as the pause is in force."""
+    option = f" --class {pause.resource_class}" if pause.resource_class else ""
+    remedy = f"Wait for the resume with --wait, or resume it with `bullpen resume{option}`."
+    return Shortage(Cap(RESUME, 0, pause.resource_class), want, OnHold(words_of(pause), remedy=remedy, setting=RESUME))
 
 
 def in_front(

@@ -225,8 +225,10 @@ class ClaimWorker:
         return bool(await busy.at_work(self.ports, self.settings, [claimed.id]))
 
     async def _give_back(self, claimed: Instance, reason: str) -> None:
-        change = lifecycle.give_back(self.ports, self.settings, claimed, self.ports.clock.now(), self.by, reason)
-        (landed,) = await self.ports.records.apply_each([change])
+        now = self.ports.clock.now()
+        (landed,) = await lifecycle.land_each(
+            self.ports, [claimed], lambda one: lifecycle.give_back(self.ports, self.settings, one, now, self.by, reason)
+        )
         if isinstance(landed, Conflict):
             self.holdings.discard(claimed.id, reason, InstanceFate.NOT_OURS)
         else:

@@ -16,6 +16,7 @@ from datetime import datetime
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.hold import paused_by
 from bullpen.model.instance import Instance
 from bullpen.model.scale_set import READY
 from bullpen.model.set_session import SetSession
@@ -50,12 +51,15 @@ async def set_lacks(ports: Ports, settings: Settings) -> list[SetLack]:
     if not settings.on_github or not settings.github.scale_sets:
         return []
     sessions, sets = await ports.records.set_sessions(), await ports.records.scale_sets()
+    pauses = await ports.records.pauses()
     oldest = later(ports.clock.now(), -HEARD_WITHIN)
     found = []
     for name, session in sorted(sessions.items()):
         scale_set = sets.get(name)
         is_fresh = session.heard_at is not None and session.heard_at >= oldest
         if scale_set is None or scale_set.state is not READY or not session.missing or not is_fresh:
+            continue
+        if paused_by(pauses, scale_set.rules.resource_class) is not None:
             continue
         try:
             needs = needs_of(settings, scale_set)

@@ -51,6 +51,7 @@ from bullpen.provision.launch_report import LaunchReport
 from bullpen.provision.record import ProvisionRecord
 from bullpen.refresh.action import BY, Action, PlanReport
 from bullpen.refresh.lack import SetLack, lacking, set_lacks, urgent_for_sets
+from bullpen.refresh.orders import OperatorOrders
 
 PASSING = (InsufficientCapacity, LimitReached, Throttled, ProvisionFailed)
 """Why a launch may fall short for now: the next refresh tries again. The last means that another process took it for
@@ -161,16 +162,20 @@ async def _left(ports: Ports, settings: Settings, order: LaunchOrder, launches: 
     """What the pool still needs of an order beside these launches, which were listed before: a machine that is
     registered in between counts twice, and is never missed. They are for the sets first."""
     name, usage_class, coming = order.resource_class, order.usage_class, _to_come(launches)
-    lacks, ready = await set_lacks(ports, settings), await _ready(ports, name)
+    lacks, ready = await set_lacks(ports, settings), await _ready(ports, settings, name)
     count = lacking(settings, name, ready, lacks, ports.clock.now())[usage_class] - coming
     for_sets = urgent_for_sets(name, ready, lacks)[usage_class] - coming
     return replace(order, count=count, for_sets=max(0, for_sets))
 
 
-async def _ready(ports: Ports, *classes: str) -> list[Instance]:
-    """Instances that are on offer, or on their way there."""
-    live = await every_live(ports)
-    return [one for one in live if one.resource_class in classes and (one.is_claimable or one.is_pending)]
+async def _ready(ports: Ports, settings: Settings, *classes: str) -> list[Instance]:
+    """Instances that are on offer, or on their way there, but for those that are being replaced."""
+    live, asked = await every_live(ports), await OperatorOrders.read(ports)
+    coming = [one for one in live if one.resource_class in classes and one.is_pending and not one.is_drained]
+    for name in classes:
+        on_offer = [one for one in live if one.resource_class == name and one.is_claimable]
+        coming += asked.counted(settings, name, on_offer, ports.clock.now())
+    return coming
 
 
 async def _launches(
@@ -245,7 +250,7 @@ async def _room_of_sets(ports: Ports, settings: Settings, lacks: Sequence[SetLac
     """How many more machines sets need urgently, by class. Those that are under way count, too: soon they are there."""
     if not any(lack.urgent for lack in lacks):
         return Counter()
-    ready = await _ready(ports, *settings.classes)
+    ready = await _ready(ports, settings, *settings.classes)
     return Counter(
         {
             name: urgent_for_sets(name, [one for one in ready if one.resource_class == name], lacks).total()

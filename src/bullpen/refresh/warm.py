@@ -3,6 +3,9 @@ surplus expires.
 
 An instance whose worker is lost does not count: it is ended, and another one is launched in its place. A member of a
 scale set is ended in the same way if it has no job (lost_members.py), and its set claims another.
+
+While an operator has paused a class, it has no idle target and nothing is launched for its sets: what is on offer stays
+until its threshold. What operators asked for else is done first (orders.py).
 """
 
 from collections import Counter
@@ -19,17 +22,24 @@ from bullpen.model.times import later
 from bullpen.pool import offering
 from bullpen.ports import Ports
 from bullpen.provision.launch_report import LaunchReport
-from bullpen.refresh import launch, lost_members
+from bullpen.refresh import launch, lost_members, orders
 from bullpen.refresh.action import BY, Action, Plan, PlanReport, ending
 from bullpen.refresh.lack import lacking, reason, set_lacks, urgent_for_sets
 from bullpen.refresh.launch import LaunchOrder
+from bullpen.refresh.orders import OperatorOrders
 
 
 async def plans(
     ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool = False
 ) -> AsyncIterator[Plan]:
     now = ports.clock.now()
+    asked = await OperatorOrders.read(ports)
+    drained: set[str] = set()
     foreseen: Counter[str] = Counter()  # for a dry run: how many more or fewer there are of each class by then
+    async for plan, planned in orders.plans(ports, settings, live, asked):
+        yield plan
+        drained.update(one.id for one in (*planned.ends, *planned.marks))
+        foreseen.subtract(one.resource_class for one in planned.ends)
     lost = await lost_instances(ports, live) if settings.liveness.tracking else {}
     if gone := [one for one in live if one.id in lost]:
         foreseen.subtract(one.resource_class for one in gone)
@@ -38,20 +48,24 @@ async def plans(
         if others := [one for one in gone if not is_member(one)]:
             yield ending(ports, settings, others, lost)
     lacks = await set_lacks(ports, settings)
-    for name, own_class in settings.classes.items():
+    for name in settings.classes:
         of_class = [one for one in live if one.resource_class == name and one.id not in lost]
-        pending = [one for one in of_class if one.is_pending]
-        if pending:
+        if pending := [one for one in of_class if one.is_pending]:
             yield await _finish(ports, settings, pending)
+        of_class = [one for one in of_class if not one.is_drained and one.id not in drained]
+        pending = [one for one in of_class if one.is_pending]
         on_offer = [one for one in of_class if one.is_claimable]
+        target = asked.idle_target(settings, name, now)
         youngest = sorted(on_offer, key=lambda one: (one.offered_at or now, one.id), reverse=True)
-        target = own_class.target_at(now)
         kept, surplus = youngest[:target], youngest[target:]
         if ageing := [one for one in kept if one.threshold <= later(now, settings.timings.idle / 2)]:
             yield _keeping(ports, settings, ageing, now)
         if expired := [one for one in surplus if one.threshold <= now]:
             foreseen.subtract([name] * len(expired))
             yield ending(ports, settings, expired, "idle past its threshold")
+        if asked.paused(name) is not None:
+            continue
+        on_offer = asked.counted(settings, name, on_offer, now)
         missing = lacking(settings, name, [*on_offer, *pending], lacks, now)
         under_way = await launch.under_way(ports, settings, name) if any(missing.values()) else Counter[UsageClass]()
         missing.subtract(under_way)
@@ -83,9 +97,15 @@ async def _finish(ports: Ports, settings: Settings, pending: Sequence[Instance])
     pulses = await ports.signals.read([one.id for one in pending])
     proven = [one for one in pending if offering.is_proven(one, pulses[one.id])]
     return Plan(
-        tuple(Action("offer", one.id, "attested, and not on offer yet") for one in proven),
+        tuple(_action_for(one) for one in proven),
         partial(offering.offer_proven, ports, settings, proven, pulses, by=BY),
     )
+
+
+def _action_for(proven: Instance) -> Action:
+    if proven.is_drained:
+        return Action("terminate", proven.id, offering.DRAINED_AND_FREE)
+    return Action("offer", proven.id, "attested, and not on offer yet")
 
 
 def _keeping(ports: Ports, settings: Settings, ageing: Sequence[Instance], now: datetime) -> Plan:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.hold import Pause, paused_by
 from bullpen.model.scale_set import WANTED, ScaleSet, fits_set
 from bullpen.ports import Ports
 from bullpen.scale_sets.desired import DesiredSets
@@ -61,6 +62,7 @@ class ScaleSetController:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._not_before: dict[str, float] = {}
         self._missing: dict[str, _MissingSet] = {}
+        self._pauses: list[Pause] = []
         self._queued = QueuedLabels()
         self._hints = QueuedHints(ports)
         self._names: tuple[str, ...] = ()  # of all sets
@@ -100,10 +102,12 @@ class ScaleSetController:
         listening = [name for name, one in self._holders.items() if one.listener.current() is not None]
         self._lister = min(listening, default="")
         served = {name: one for name, one in found.items() if is_served(one) and self._hears(name)}
+        self._pauses = await self._ports.records.pauses() if served else []
         self._give_up([task for name, task in self._tasks.items() if name not in served])
         for name, holder in self._holders.items():
             if name in served and served[name] != holder.scale_set:
                 holder.adopt(served[name], self._linger(name))
+            holder.heed(paused_by(self._pauses, holder.scale_set.rules.resource_class))
         await self._heed_queued([name for name, one in found.items() if one.may_have_runners])
         free = {name: one for name, one in served.items() if name not in self._holders}
         if free:
@@ -196,6 +200,7 @@ class ScaleSetController:
                 lists=self._lists,
             )
             holder.listener.tally = self.tally
+            holder.heed(paused_by(self._pauses, scale_set.rules.resource_class))
             self._tasks[name] = asyncio.get_running_loop().create_task(holder.run())
 
     def _give_up(self, tasks: Iterable[asyncio.Task[None]]) -> None:

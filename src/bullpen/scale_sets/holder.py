@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
+from bullpen.model.hold import Pause
 from bullpen.model.scale_set import READY, RETIRING, ScaleSet
 from bullpen.ports import Ports
 from bullpen.scale_sets.lapsed_runs import LapsedRuns
@@ -56,6 +57,12 @@ class SetHolder:
         """The record of the set has changed: other rules, or it retires."""
         self.listener.scale_set = scale_set
         self.supplier.adopt(scale_set, linger=linger)
+
+    def heed(self, pause: Pause | None) -> None:
+        """Whether an operator has paused the class of the set, or the pool. Then it gets no further job and no further
+        runner; what runs goes on."""
+        self.listener.is_paused = pause is not None
+        self.supplier.heed(pause)
 
     async def run(self) -> None:
         """Hold the set until it is cancelled, lost or missing, or the CI does not answer; then give it up."""

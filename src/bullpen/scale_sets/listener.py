@@ -80,6 +80,7 @@ class SetListener:
         self._opened_at = 0.0
         self._recorded: list[int] = []  # messages of this session that are not acknowledged yet
         self._offers = JobOffers(record.stored.offered)
+        self.is_paused = False  # by an operator: the CI is asked for no job
         self._unacquired = ""  # why offers could not be acquired the last time: the same reason is an error once
         self._acquire_at = 0.0  # not before
 
@@ -191,7 +192,8 @@ class SetListener:
         if self.rests():
             await asyncio.sleep(REST)
         await self._acknowledge(session)
-        capacity = 0 if self.scale_set.state is RETIRING else self.scale_set.rules.max
+        takes_none = self.is_paused or self.scale_set.state is RETIRING
+        capacity = 0 if takes_none else self.scale_set.rules.max
         began = self._time()
         message = await self._ports.scale_sets.poll(session, self._last, capacity)
         self._heard()
@@ -232,7 +234,7 @@ class SetListener:
     async def _acquire(self, session: MessageSession, counts: SetStatistics) -> None:
         """The offers that the set can serve. A failure does not stop the listener: the rest of the message counts. If
         it is the session that has ended, the next call says so, too."""
-        if self._time() < self._acquire_at:
+        if self.is_paused or self._time() < self._acquire_at:
             return
         try:
             report = await acquire(self._ports.scale_sets, session, self._offers, self.scale_set, counts)

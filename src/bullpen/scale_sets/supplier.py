@@ -13,6 +13,7 @@ from dataclasses import replace
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
 from bullpen.model import set_session as sessions
+from bullpen.model.hold import Pause, words_of
 from bullpen.model.instance import CLAIMED
 from bullpen.model.registration_failure import RegistrationFailure
 from bullpen.model.scale_set import ScaleSet
@@ -72,6 +73,7 @@ class Supplier:
         self._watch = MemberWatch(ports, settings, scale_set.run_id)
         self._news = asyncio.Event()
         self._bursts: dict[asyncio.Task[int], ClaimBurst] = {}
+        self._pause: Pause | None = None
         self._launch: LaunchReport | None = None  # the last one for its class since it has lacked runners
         self._lacking = 0  # claims of the last burst that found nothing in the pool
         self._claim_at = 0.0  # not before: a pool that had nothing a moment ago has nothing now
@@ -89,6 +91,12 @@ class Supplier:
         """The record of the set has changed."""
         self._set, self.linger = scale_set, linger
         self.wake()
+
+    def heed(self, pause: Pause | None) -> None:
+        """While an operator has paused it, the set claims nothing, and keeps no runner for jobs to come."""
+        if (pause is None) != (self._pause is None):
+            self.wake()
+        self._pause = pause
 
     def note_queued(self, time: float) -> None:
         """A job of the set was queued, as something other than the CI's messages shows."""
@@ -138,7 +146,7 @@ class Supplier:
         known = [one for one in members if one.id not in held | self._held()]
         await self._finish_claims(known, claiming)
         self.plan = made = plan(
-            self._set,
+            self._set if self._pause is None else _without_min(self._set),
             self._demand.current(),
             known,
             self._memory,
@@ -184,7 +192,11 @@ class Supplier:
     def _most(self, failure: RegistrationFailure | None) -> int:
         """How many runners may be claimed or launched at once. While the CI registers none, one now and then shows
         whether it does again; while new machines have a runner that it refuses, none helps."""
-        if self._versions.hindrance or (failure is not None and not failure.is_due(asyncio.get_running_loop().time())):
+        if (
+            self._pause is not None
+            or self._versions.hindrance
+            or (failure is not None and not failure.is_due(asyncio.get_running_loop().time()))
+        ):
             return 0
         return self._set.rules.max if failure is None else 1
 
@@ -285,6 +297,7 @@ class Supplier:
         failure = self._failing()
         facts = SupplyFacts(
             unheard=self._demand.trouble(),
+            paused=words_of(self._pause) if self._pause is not None else "",
             unregistered=failure.why if failure is not None else "",
             refused=self._versions.hindrance,
             is_capped=made.capped,
@@ -304,6 +317,10 @@ class Supplier:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._news.wait()
+
+
+def _without_min(scale_set: ScaleSet) -> ScaleSet:
+    return replace(scale_set, rules=replace(scale_set.rules, min=0))
 
 
 def _is_on_its_way(one: SetMember) -> bool:

@@ -14,6 +14,7 @@ class SupplyFacts:
     """What supply knows when it asks why jobs wait. What comes first explains what follows."""
 
     unheard: str = ""  # why the CI cannot be heard
+    paused: str = ""  # who paused its class, since when and why
     unregistered: str = ""  # why the CI registers no runner
     refused: str = ""  # why no machine of the pool can serve the set
     is_capped: bool = False  # the set has as many runners as it may have
@@ -27,6 +28,8 @@ def wait_reason(settings: Settings, scale_set: ScaleSet, facts: SupplyFacts) -> 
     kind = scale_set.rules.resource_class
     if facts.unheard:
         return facts.unheard
+    if facts.paused:
+        return facts.paused
     if facts.unregistered:
         return f"GitHub registers no runner: {facts.unregistered}"
     if facts.refused:

@@ -1,13 +1,17 @@
 """What pause, resume, drain and rotate are asked, and what they answer."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
 from bullpen.model import limits
 from bullpen.model.hold import Pause
+from bullpen.model.rotation import Rotation
 from bullpen.schema.base import AnswerBody, RequestBody, Time, filled, time_of
+
+if TYPE_CHECKING:
+    from bullpen.operate import OperateOutcome
 
 ClassOrPool = Annotated[
     str,
@@ -27,10 +31,21 @@ class HoldAnswer(AnswerBody, frozen=True):
     note: Annotated[str, Meta(description="Why, as the operator wrote.")]
     since: Annotated[Time | None, Meta(description="Since when it is paused.")]
     by: Annotated[str, Meta(description="Operator who paused it.")]
+    drains: Annotated[bool, Meta(description="Whether every instance of it is drained, too.")] = False
 
 
 class HoldList(AnswerBody, frozen=True):
     holds: Annotated[list[HoldAnswer], Meta(description="Pauses in force; that of the whole pool first.")]
+
+
+class RotationAnswer(AnswerBody, frozen=True):
+    """A rotation that is under way."""
+
+    resource_class: Annotated[str, Meta(description="Resource class whose instances are replaced.")]
+    total: Annotated[int, Meta(description="Instances that are to be replaced.")]
+    left: Annotated[int, Meta(description="Those of them that still live.")]
+    since: Annotated[Time | None, Meta(description="Since when it is under way.")]
+    by: Annotated[str, Meta(description="Operator who asked for it.")]
 
 
 class OperatorAction(AnswerBody, frozen=True):
@@ -92,6 +107,18 @@ class DrainInstances(RequestBody, frozen=True):
 class RotatePool(RequestBody, frozen=True):
     resource_class: ClassOrPool = ""
     dry_run: DryRun = False
+
+
+def rotation_of(one: Rotation, left: int) -> RotationAnswer:
+    return RotationAnswer(one.resource_class, len(one.members), left, time_of(one.since), one.operator)
+
+
+def operate_of(outcome: "OperateOutcome") -> OperateAnswer:
+    return OperateAnswer(
+        outcome.dry_run,
+        [filled(OperatorAction, one) for one in outcome.actions],
+        hold_of(outcome.hold) if outcome.hold is not None else None,
+    )
 
 
 def hold_of(one: Pause) -> HoldAnswer:

@@ -18,6 +18,8 @@ ASKED_FOR_WHOLE = (
     "SCAN controls",
     "SCAN scale_sets",
     "SCAN set_sessions",
+    "SCAN pauses",
+    "SCAN rotations",
     "SCAN worker_counts",
     "SCAN tokens",
     "SCAN beat",  # what was sent, not what is stored

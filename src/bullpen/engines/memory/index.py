@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar
 
+from bullpen.model.hold import Pause
 from bullpen.model.instance import LIVE, Instance
 from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job
 from bullpen.model.provision import OPEN, Provision
@@ -120,6 +121,12 @@ class ProvisionIndexes(Indexes[Provision]):
         self.waiting = self.add(lambda p: ("", (p.place.since, p.id)) if p.is_waiting and p.place else None)
         self.due = self.add(lambda p: ("", p.due_at) if p.due_at else None)
         self.purgeable = self.add(lambda p: ("", p.purge_at) if p.purge_at else None)
+
+
+class PauseIndexes(Indexes[Pause]):
+    def __init__(self, lag: float) -> None:
+        super().__init__(lag)
+        self.on = self.add(lambda p: ("", p.id) if p.is_on else None)
 
 
 class WorkerIndexes(Indexes[Worker]):

@@ -13,9 +13,11 @@ from bullpen.engines.memory.notify import WakeupListener
 from bullpen.engines.memory.signals import Reports
 from bullpen.engines.memory.tables import Tables
 from bullpen.errors import Conflict
+from bullpen.model.hold import Pause
 from bullpen.model.instance import LIVE, Instance, State
 from bullpen.model.provision import COMMITTED, Provision
 from bullpen.model.repository import Repository, repository_key
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
@@ -106,6 +108,10 @@ class MemoryRecords:
     def waiting_provisions(self, limit: int) -> list[Provision]:
         return self._provisions.waiting.page(limit)
 
+    @request("records.ahead")
+    def ahead(self, limit: int) -> tuple[list[Provision], list[Pause]]:
+        return self._provisions.waiting.page(limit), list(self._tables.pause_indexes.on.walk())
+
     @request("records.live")
     def live(self, limit: int, after: str = "") -> list[Instance]:
         return self._instances.live.page(limit, after=after)
@@ -135,6 +141,14 @@ class MemoryRecords:
     def repositories(self, names: Sequence[str]) -> dict[str, Repository]:
         found = {name.casefold(): self._tables.repositories.get(repository_key(name)) for name in names}
         return {name: one for name, one in found.items() if one is not None}
+
+    @request("records.pauses")
+    def pauses(self) -> list[Pause]:
+        return [pause for _, pause in sorted(self._tables.pauses.items())]
+
+    @request("records.rotations")
+    def rotations(self) -> dict[str, Rotation]:
+        return {one.resource_class: one for one in self._tables.rotations.values()}
 
     @request("records.stories")
     def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:

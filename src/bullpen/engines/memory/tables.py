@@ -5,16 +5,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from bullpen.engines.memory.index import Indexes, InstanceIndexes, JobIndexes, ProvisionIndexes, WorkerIndexes
+from bullpen.engines.memory.index import (
+    Indexes,
+    InstanceIndexes,
+    JobIndexes,
+    PauseIndexes,
+    ProvisionIndexes,
+    WorkerIndexes,
+)
 from bullpen.engines.memory.notify import MemoryWakeups
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
 from bullpen.model import job as jobs
 from bullpen.model.control import Control
+from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import OPEN, Provision
 from bullpen.model.repository import Repository
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.transition import STORY_LENGTH, Change, Check, StoryLine
@@ -37,6 +46,8 @@ class Tables:
         self.scale_sets: dict[str, ScaleSet] = {}
         self.set_sessions: dict[str, SetSession] = {}
         self.repositories: dict[str, Repository] = {}
+        self.pauses: dict[str, Pause] = {}
+        self.rotations: dict[str, Rotation] = {}
         self.stories: dict[str, deque[StoryLine]] = {}
         self.unbooked: dict[str, None] = {}
         """Instances that have ended, and whose last booking has not landed."""
@@ -46,6 +57,7 @@ class Tables:
         self.provision_indexes = ProvisionIndexes(lag)
         self.worker_indexes = WorkerIndexes(lag)
         self.job_indexes = JobIndexes(lag)
+        self.pause_indexes = PauseIndexes(lag)
         self._kinds: dict[type[Any], tuple[dict[str, Any], Indexes[Any]]] = {
             Instance: (self.instances, self.instance_indexes),
             Provision: (self.provisions, self.provision_indexes),
@@ -55,6 +67,8 @@ class Tables:
             ScaleSet: (self.scale_sets, Indexes(lag)),
             SetSession: (self.set_sessions, Indexes(lag)),
             Repository: (self.repositories, Indexes(lag)),
+            Pause: (self.pauses, self.pause_indexes),
+            Rotation: (self.rotations, Indexes(lag)),
         }
 
     def bell(self, instance_id: str) -> MemoryWakeups:

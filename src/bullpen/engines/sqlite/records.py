@@ -16,8 +16,10 @@ from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import (
     INSTANCES,
+    PAUSES,
     PROVISIONS,
     REPOSITORIES,
+    ROTATIONS,
     SCALE_SETS,
     SET_SESSIONS,
     STORY_COLUMNS,
@@ -27,9 +29,11 @@ from bullpen.engines.sqlite.rows import (
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import PreparedChange, land_each, land_together
 from bullpen.errors import Conflict, Refused
+from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository, repository_key
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
@@ -76,6 +80,9 @@ CENSUS = """
 """
 ALL_SETS = f"SELECT {', '.join(SCALE_SETS.columns)} FROM scale_sets ORDER BY id"
 ALL_SESSIONS = f"SELECT {', '.join(SET_SESSIONS.columns)} FROM set_sessions ORDER BY id"
+ALL_PAUSES = f"SELECT {', '.join(PAUSES.columns)} FROM pauses ORDER BY id"
+PAUSES_ON = ALL_PAUSES.replace(" ORDER BY", " WHERE state = 'paused' ORDER BY")
+ALL_ROTATIONS = f"SELECT {', '.join(ROTATIONS.columns)} FROM rotations ORDER BY id"
 KNOWN = "SELECT 1 FROM instances WHERE id = ?"
 STORY = f"SELECT {STORY_COLUMNS} FROM stories WHERE record_id = ? ORDER BY version"
 OVER_JOBS = "SELECT id, fence FROM jobs WHERE purge_at <= ? ORDER BY purge_at LIMIT ?"
@@ -171,6 +178,13 @@ class SqliteRecords(SqlitePort):
     async def waiting_provisions(self, limit: int) -> list[Provision]:
         return await self._select(PROVISIONS, WAITING_PROVISIONS, limit)
 
+    async def ahead(self, limit: int) -> tuple[list[Provision], list[Pause]]:
+        def read(snapshot: Snapshot) -> tuple[list[Row], list[Row]]:
+            return snapshot.execute(WAITING_PROVISIONS, (limit,)).fetchall(), snapshot.execute(PAUSES_ON).fetchall()
+
+        waiting, paused = await self._database.read(read)
+        return [PROVISIONS.decode(row) for row in waiting], [PAUSES.decode(row) for row in paused]
+
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         return await self._select(INSTANCES, LIVE, after, limit)
 
@@ -195,6 +209,12 @@ class SqliteRecords(SqlitePort):
     async def repositories(self, names: Sequence[str]) -> dict[str, Repository]:
         keys = {repository_key(name): name.casefold() for name in names}
         return {keys[id_]: one for id_, one in (await self._by_id(REPOSITORIES, [*keys])).items()}
+
+    async def pauses(self) -> list[Pause]:
+        return await self._select(PAUSES, ALL_PAUSES)
+
+    async def rotations(self) -> dict[str, Rotation]:
+        return {one.resource_class: one for one in await self._select(ROTATIONS, ALL_ROTATIONS)}
 
     async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
         def read(snapshot: Snapshot) -> dict[str, list[Row]]:

@@ -22,10 +22,12 @@ from msgspec import json
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import instance, provision, scale_set
 from bullpen.model.control import Control
+from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Place, Provision
 from bullpen.model.repository import Repository
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements
@@ -199,6 +201,10 @@ SCALE_SETS = Table("scale_sets", ScaleSet, stated={"owes": _debt_columns(scale_s
 SET_SESSIONS = Table("set_sessions", SetSession)
 
 REPOSITORIES = Table("repositories", Repository)
+
+PAUSES = Table("pauses", Pause)
+
+ROTATIONS = Table("rotations", Rotation)
 
 
 # ---- beside the records

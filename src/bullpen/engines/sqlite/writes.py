@@ -18,8 +18,10 @@ from bullpen.engines.sqlite.rows import (
     CONTROLS,
     INSTANCES,
     JOBS,
+    PAUSES,
     PROVISIONS,
     REPOSITORIES,
+    ROTATIONS,
     SCALE_SETS,
     SET_SESSIONS,
     STORY_COLUMNS,
@@ -33,10 +35,12 @@ from bullpen.errors import Conflict, Refused
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job, provision
 from bullpen.model.control import Control
+from bullpen.model.hold import Pause
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.transition import STORY_LENGTH, Change, Check
@@ -55,6 +59,8 @@ TABLES: dict[type[Any], Table[Any]] = {
     ScaleSet: SCALE_SETS,
     SetSession: SET_SESSIONS,
     Repository: REPOSITORIES,
+    Pause: PAUSES,
+    Rotation: ROTATIONS,
 }
 
 NEW_WORK = (Provision, Job, Repository)

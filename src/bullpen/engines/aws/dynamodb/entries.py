@@ -14,10 +14,12 @@ from zlib import crc32
 from bullpen.engines.aws.dynamodb.items import Value, moment, number, text
 from bullpen.model import instance, job, provision, worker
 from bullpen.model.control import Control
+from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.worker import Worker
@@ -30,6 +32,10 @@ ENDED = "ENDED#Instance"
 
 UNTIMED = "0"
 """Sorts before every time: a lease without a deadline is due at once."""
+
+AHEAD = "WAITING#Provision"
+"""The part of the `live` index that every provision reads before it acquires anything: provisions that wait at a cap,
+and pauses that are in force. Empty for most of the time."""
 
 Entry = tuple[str, str]  # hash and range; the range of `pool` and `live` is the table's own
 _NONE = ("", "")
@@ -90,7 +96,7 @@ def _of_provision(record: Provision) -> dict[str, Value | None]:
             pool=f"OPEN#{record.needs.resource_class}" if record.state is provision.OPEN else "",
             due=_at("DUE#Provision", record.due_at),
             todo=(f"OPENRUN#{record.run_id}", record.id) if unsettled else _NONE,
-            live="WAITING#Provision" if record.is_waiting else "",
+            live=AHEAD if record.is_waiting else "",
         ),
     }
 
@@ -127,6 +133,10 @@ def _of_job(record: Job) -> dict[str, Value | None]:
     }
 
 
+def _of_pause(record: Pause) -> dict[str, Value | None]:
+    return _indexed(live=AHEAD if record.is_on else "")
+
+
 def by_run(run_id: str, id: str) -> str:
     """A space sorts before all that a run's id may have: so what a run has is together, and runs are in their order."""
     return f"{run_id} {id}"
@@ -152,9 +162,11 @@ _DERIVED: Mapping[type[Any], Callable[[Any], dict[str, Value | None]]] = {
     Provision: _of_provision,
     Worker: _of_worker,
     Job: _of_job,
+    Pause: _of_pause,
     # Few of each and always read together, or read by id: no index has them.
     Control: lambda record: {},
     ScaleSet: lambda record: {},
     SetSession: lambda record: {},
     Repository: lambda record: {},
+    Rotation: lambda record: {},
 }

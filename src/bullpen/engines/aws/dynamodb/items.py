@@ -23,10 +23,12 @@ from bullpen.errors import Refused
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import instance, provision, scale_set, worker
 from bullpen.model.control import Control
+from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
@@ -206,6 +208,8 @@ SHAPES: Mapping[type[Any], Shape] = {
     ScaleSet: _shape("ScaleSet", ScaleSet, owed=scale_set.SetDebt),
     SetSession: _shape("SetSession", SetSession),
     Repository: _shape("Repository", Repository),
+    Pause: _shape("Pause", Pause),
+    Rotation: _shape("Rotation", Rotation),
     # The item is the heartbeat, and an agent that beats by itself writes it before the control plane has seen the
     # worker.
     Worker: _shape(

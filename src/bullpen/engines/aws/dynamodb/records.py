@@ -11,17 +11,19 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, TypeVar
 
-from bullpen.engines.aws.dynamodb.entries import after_run, run_of
+from bullpen.engines.aws.dynamodb.entries import AHEAD, after_run, run_of
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import SHAPES, Item, decode, decode_story, id_of, key_of, moment
 from bullpen.engines.aws.dynamodb.table import TableClient, Walk
 from bullpen.engines.aws.dynamodb.writes import land_each, land_together
 from bullpen.errors import Conflict, Refused
-from bullpen.model import repository, scale_set, set_session
+from bullpen.model import hold, repository, rotation, scale_set, set_session
+from bullpen.model.hold import Pause
 from bullpen.model.instance import LIVE, Instance, State
 from bullpen.model.job import Job
 from bullpen.model.provision import COMMITTED, OPEN, Provision
 from bullpen.model.repository import Repository, repository_key
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements, UsageClass, Verdict, judge
@@ -37,6 +39,8 @@ BY_PREFIX: dict[str, type[Any]] = {
     scale_set.ID_PREFIX: ScaleSet,
     set_session.ID_PREFIX: SetSession,
     repository.ID_PREFIX: Repository,
+    hold.ID_PREFIX: Pause,
+    rotation.ID_PREFIX: Rotation,
 }
 NAMED_ALIKE: tuple[type[Any], ...] = (Instance, Provision, Job, Worker)
 """Kinds of records whose ids do not say of which kind they are. To ask for a key that is absent costs half a read."""
@@ -142,9 +146,20 @@ class DynamoRecords:
         return await read_listed(walk, Provision, lambda p: p.state is OPEN)
 
     async def waiting_provisions(self, limit: int) -> list[Provision]:
-        walk = self._table.walk(("liveKey", "WAITING#Provision"), index="live")
-        found = await read_listed(walk, Provision, lambda p: p.is_waiting)
-        return sorted(found, key=lambda p: (p.place.since, p.id) if p.place else (p.deadline, p.id))[:limit]
+        waiting, _ = await self.ahead(limit)
+        return waiting
+
+    async def ahead(self, limit: int) -> tuple[list[Provision], list[Pause]]:
+        listed = await self._table.walk(("liveKey", AHEAD), index="live").all()
+        items = await self._table.get_many([{name: item[name] for name in ("PK", "SK")} for item in listed])
+        of_pauses = key_of(Pause, "")["PK"]
+        pauses = decode_listed(Pause, [item for item in items if item["PK"] == of_pauses])
+        waiting = decode_listed(Provision, [item for item in items if item["PK"] != of_pauses])
+        queue = sorted(
+            (one for one in waiting if one.is_waiting),
+            key=lambda p: (p.place.since, p.id) if p.place else (p.deadline, p.id),
+        )
+        return queue[:limit], sorted((one for one in pauses if one.is_on), key=lambda one: one.id)
 
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         walk = self._table.walk(("liveKey", "LIVE#Instance"), ("SK", ">", f"ID#{after}"), index="live", page=limit)
@@ -181,6 +196,12 @@ class DynamoRecords:
     async def repositories(self, names: Sequence[str]) -> dict[str, Repository]:
         keys = {repository_key(name): name.casefold() for name in names}
         return {keys[one.id]: one for one in await read_many(self._table, Repository, [*keys])}
+
+    async def pauses(self) -> list[Pause]:
+        return await self._every(Pause)
+
+    async def rotations(self) -> dict[str, Rotation]:
+        return {one.resource_class: one for one in await self._every(Rotation)}
 
     async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
         kinds = {f"TYPE#{SHAPES[kind].kind}": kind for kind in (*NAMED_ALIKE, *BY_PREFIX.values())}

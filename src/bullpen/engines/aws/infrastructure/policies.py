@@ -26,9 +26,9 @@ READS = ("BatchGetItem", "Query")
 WRITES = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
 CLAIMED = ("Instance", "Provision", "Job", "Held#*", "Gone", "Repository", "Report#*", "Meter", "MeterOver", "Usage#*")
 """The kinds of items that a claim and a release write: records, the report of a claim and the time of its machines."""
-SEEN = ("Heartbeat", "WS", "Meta", f"{BOOT_FAILURE}#*", "ScaleSet")
+SEEN = ("Heartbeat", "WS", "Meta", f"{BOOT_FAILURE}#*", "ScaleSet", "Pause")
 """Those that they only read. A claim also looks at machines that still boot, and may have failed to. A scale set says
-how long a job may last on a machine that is given back."""
+how long a job may last on a machine that is given back, and a pause that nothing may begin."""
 LAUNCHED = ("Agent", "Control", "Forgotten", "Heartbeat", "Log#*", "Observation#*", "Registration")
 """Those that a launch writes besides, and a `bullpen run` with it."""
 SECRET = "Secret"

@@ -1,0 +1,74 @@
+"""Rotate: replace every instance of a class. One write for each class begins it; the first step follows at once, and
+processes that keep the pool take the others (refresh/orders.py)."""
+
+from bullpen.config import Settings
+from bullpen.errors import Conflict, Refused, Unavailable
+from bullpen.model import rotation as rotations
+from bullpen.model.hold import paused_by
+from bullpen.model.instance import TERMINATED, Instance
+from bullpen.model.rotation import MEMBERS_MOST, Rotation, share_of
+from bullpen.operate.outcome import TRIES, OperateOutcome, OperatorDeed, check_class, classes_of
+from bullpen.pool import draining
+from bullpen.pool.live_instances import every_live
+from bullpen.ports import Ports
+
+
+async def rotate(
+    ports: Ports, settings: Settings, resource_class: str, *, operator: str, dry_run: bool = False
+) -> OperateOutcome:
+    """Replace the instances that a class has now, or with an empty name those of every class. A class without any is
+    left alone. Raise ConfigError for an unknown class, and Refused for more instances than one rotation may have."""
+    live = [one for one in await every_live(ports) if one.state is not TERMINATED]
+    check_class(settings, resource_class, classes_of(live))
+    of_classes = {name: [one for one in live if one.resource_class == name] for name in classes_of(live)}
+    wanted = {name: some for name, some in of_classes.items() if resource_class in ("", name)}
+    actions = [await _rotate_class(ports, settings, *one, operator, dry_run) for one in wanted.items()]
+    return OperateOutcome(dry_run, tuple(actions))
+
+
+async def _rotate_class(
+    ports: Ports, settings: Settings, name: str, of_class: list[Instance], operator: str, dry_run: bool
+) -> OperatorDeed:
+    if len(of_class) > MEMBERS_MOST:
+        raise Refused(
+            f"class {name}: a rotation may have {MEMBERS_MOST:,} instances, and the class has {len(of_class):,}",
+            remedy="Drain some of them first.",
+        )
+    is_paused = paused_by(await ports.records.pauses(), name) is not None
+    own = settings.classes.get(name)
+    target = own.target_at(ports.clock.now()) if own is not None and not is_paused else 0
+    deed = OperatorDeed("rotate", f"class {name}", _words(of_class, target))
+    if not dry_run:
+        asked = await _ask(ports, name, of_class, operator)
+        planned = draining.plan_rotation(asked, of_class, target)
+        await draining.carry_out(ports, settings, planned, f"rotated by {operator}", by=operator)
+    return deed
+
+
+async def _ask(ports: Ports, name: str, of_class: list[Instance], operator: str) -> Rotation:
+    members = [one.id for one in of_class]
+    for _ in range(TRIES):
+        one = (await ports.records.rotations()).get(name) or rotations.absent(name)
+        if len({*one.members, *members}) > MEMBERS_MOST:
+            raise Refused(
+                f"class {name}: with those of the rotation under way there are more than {MEMBERS_MOST:,} instances",
+                remedy="Try again when it is over: `bullpen status` shows how far it is.",
+            )
+        event = rotations.RotationAsked(
+            at=ports.clock.now(), by=operator, why=f"{len(members)} instances", members=members, operator=operator
+        )
+        try:
+            (landed,) = await ports.records.apply(rotations.rotate(one, event))
+        except Conflict:
+            continue
+        return landed  # type: ignore[no-any-return]
+    raise Unavailable(f"class {name}: other processes keep changing its rotation", remedy="Try again.")
+
+
+def _words(of_class: list[Instance], target: int) -> str:
+    planned = draining.plan_drain(of_class)
+    free, busy = len(planned.ends), len(planned.marks)
+    pace = f"{share_of(target)} at a time, as others take their place" if target else "at once"
+    said = [f"{free} free: replaced, {pace}" if target else f"{free} free: ended {pace}"] if free else []
+    said += [f"{busy} busy: ended once free"] if busy else []
+    return "; ".join(said) or "all of its instances are drained already"

@@ -1,0 +1,150 @@
+"""Rotate: every instance of a class is replaced, and its warm target has no gap."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bullpen.config import Limits, Settings
+from bullpen.errors import ConfigError
+from bullpen.model.instance import IDLE, RUNNING
+from bullpen.model.rotation import rotation_key
+from bullpen.model.ticket import UsageClass
+from bullpen.operate import OperateOutcome, pause, rotate
+from bullpen.sim.world import World
+from fixtures import a_world, ids, machines, provisioned, records, refreshed, released, small, steps, with_pool
+
+
+async def rotated(world: World, resource_class: str = "small", **more: Any) -> OperateOutcome:
+    return await rotate(world.ports(), world.settings, resource_class, **{"operator": "ada", **more})
+
+
+def on_offer(world: World) -> list[str]:
+    return [one.id for one in records(world, IDLE) if one.is_claimable]
+
+
+async def warmed(world: World) -> list[str]:
+    """The idle target is on offer."""
+    await refreshed(world)
+    await asyncio.sleep(60)
+    await refreshed(world)
+    return on_offer(world)
+
+
+async def keeps_warm(world: World, until: float, least: int) -> list[int]:
+    """Refresh looks every five seconds; returns how many were on offer each time."""
+    seen = []
+    for _ in range(int(until / 5)):
+        await refreshed(world)
+        seen.append(len(on_offer(world)))
+        assert seen[-1] >= least, f"a gap in the warm target: {seen}"
+        await asyncio.sleep(5)
+    return seen
+
+
+async def test_those_on_offer_are_replaced_a_share_at_a_time_without_a_gap() -> None:
+    async with a_world(settings=small(idle_target=8)) as world:
+        old = await warmed(world)
+        assert len(old) == 8
+        outcome = await rotated(world)
+        assert [(one.what, one.reason) for one in outcome.actions] == [
+            ("rotate", "8 free: replaced, 2 at a time, as others take their place")
+        ]
+        assert on_offer(world) == old
+        seen = await keeps_warm(world, 300, least=8)
+        assert max(seen) <= 10
+        assert not {*on_offer(world)} & {*old}
+        assert len(machines(world)) == 8
+        assert steps(world, rotation_key("small")) == ["rotate", "finish"]
+
+
+async def test_busy_ones_leave_after_their_run() -> None:
+    async with a_world() as world:
+        (one,) = ids(await provisioned(world, "run", 1))
+        await rotated(world)
+        await refreshed(world)
+        assert world.memory.tables.instances[one].state is RUNNING
+        assert steps(world, rotation_key("small")) == ["rotate"]
+        assert (await released(world, "run")).terminated == (one,)
+        await refreshed(world)
+        assert steps(world, rotation_key("small")) == ["rotate", "finish"]
+
+
+async def test_without_an_idle_target_those_on_offer_are_ended_at_once() -> None:
+    async with a_world() as world:
+        await with_pool(world, 3)
+        outcome = await rotated(world)
+        assert [one.reason for one in outcome.actions] == ["3 free: ended at once"]
+        assert machines(world) == []
+
+
+async def test_instances_that_come_later_are_left_alone() -> None:
+    async with a_world(settings=small(idle_target=2)) as world:
+        old = await warmed(world)
+        await rotated(world)
+        new = ids(await provisioned(world, "run", 1, usage_class=UsageClass.SPOT))
+        await keeps_warm(world, 200, least=2)
+        assert not world.memory.tables.instances[new[0]].is_drained
+        assert not {*on_offer(world)} & {*old}
+
+
+async def test_any_process_goes_on_with_a_rotation() -> None:
+    async with a_world(settings=small(idle_target=4)) as world:
+        old = await warmed(world)
+        await rotated(world)
+        for turn in range(60):  # each refresh is a process of its own, and dies at another callback
+            process, _ = world.start("refresher", lambda ports: refreshed(world, ports))
+            process.die_at = 20 + 7 * turn
+            await process.ended()
+            assert len(on_offer(world)) >= 4
+            await asyncio.sleep(3)
+        await keeps_warm(world, 120, least=4)
+        assert not {*on_offer(world)} & {*old}
+
+
+async def test_a_pool_at_its_cap_keeps_its_target_and_says_why_it_does_not_go_on() -> None:
+    settings = Settings(limits=Limits(max_instances=2), classes=small(idle_target=2).classes)
+    async with a_world(settings=settings) as world:
+        old = await warmed(world)
+        await rotated(world)
+        actions = await refreshed(world)
+        (why,) = [one.reason for one in actions if one.what == "cannot create"]
+        assert why.startswith("limits.max-instances is 2")
+        assert on_offer(world) == old
+
+
+async def test_every_class_is_rotated_if_none_is_named() -> None:
+    async with a_world() as world:
+        await provisioned(world, "run", 1)
+        await provisioned(world, "other", 1, resource_class="large")
+        outcome = await rotated(world, "")
+        assert [one.subject for one in outcome.actions] == ["class large", "class small"]
+
+
+async def test_a_rotation_of_a_class_without_instances_does_nothing() -> None:
+    async with a_world() as world:
+        assert (await rotated(world)).actions == ()
+        assert world.memory.tables.rotations == {}
+
+
+async def test_a_dry_run_changes_nothing() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 2)
+        assert len((await rotated(world, dry_run=True)).actions) == 1
+        assert on_offer(world) == pool
+        assert world.memory.tables.rotations == {}
+
+
+async def test_a_paused_class_loses_its_old_instances_and_gets_no_new_ones() -> None:
+    async with a_world(settings=small(idle_target=2)) as world:
+        await warmed(world)
+        await pause(world.ports(), world.settings, "small", "broken", operator="ada")
+        await rotated(world)
+        await refreshed(world)
+        assert machines(world) == []
+
+
+async def test_a_class_that_is_not_known_is_refused() -> None:
+    async with a_world() as world:
+        with pytest.raises(ConfigError, match="not configured"):
+            await rotated(world, "huge")
