@@ -39,6 +39,7 @@ engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (a
 	$(PY) tests/fakes/java_engines.py
 	$(PY) tests/fakes/github/description.py
 	$(PY) tests/fakes/peers.py
+	$(PY) tests/fakes/prometheus.py
 	$(PY) tests/fakes/iam_simulator.py
 	$(PY) tests/fakes/api_tools.py
 	$(PY) tools/docs_tools.py
