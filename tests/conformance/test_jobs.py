@@ -12,7 +12,7 @@ from bullpen.errors import Conflict
 from bullpen.model import job as steps
 from bullpen.model.job import FINISHED, QUEUED, Job
 from bullpen.model.transition import Change
-from bullpen.ports import Jobs, Logs, Records, Signals, Workers
+from bullpen.ports import Delta, Jobs, Logs, Records, Signals, Workers
 from conformance.leases import (
     KEY,
     accepted,
@@ -203,6 +203,29 @@ async def test_all_jobs_of_a_run_are_listed_by_id_in_pages(records: Records, job
     listed = await jobs.of_run("run-1", 10, after="j-1")
     assert [(job.id, job.state) for job in listed] == [("j-2", QUEUED), ("j-3", QUEUED)]
     assert (await jobs.of_run("run-1", 1))[0].state is FINISHED
+
+
+async def test_a_reader_gets_the_jobs_of_its_runs_that_it_does_not_know(records: Records, jobs: Jobs) -> None:
+    for id, run in (("j-1", "run-1"), ("j-2", "run-1"), ("j-3", "run-2"), ("j-4", "run-3")):
+        await submitted(records, id, run)
+    found = await jobs.changed(["run-1", "run-2"], {}, 10)
+    assert (sorted(ids(found.changed)), found.gone) == (["j-1", "j-2", "j-3"], [])
+    known = {job.id: job.version for job in found.changed}
+    assert await jobs.changed(["run-2", "run-1"], known, 10) == Delta([], [])
+    (changed,) = await records.apply(assign((await jobs.jobs(["j-1"]))["j-1"]))
+    await submitted(records, "j-5", "run-2")
+    found = await jobs.changed(["run-1", "run-2"], known, 10)
+    assert (ids(sorted(found.changed, key=lambda job: job.id)), found.gone) == (["j-1", "j-5"], [])
+    assert changed in found.changed
+    found = await jobs.changed(["run-2"], known, 10)
+    assert (ids(found.changed), sorted(found.gone)) == (["j-5"], ["j-1", "j-2"])
+    assert sorted((await jobs.changed([], known, 10)).gone) == ["j-1", "j-2", "j-3"]
+
+
+async def test_a_reader_of_many_jobs_gets_some(records: Records, jobs: Jobs) -> None:
+    for number in range(5):
+        await submitted(records, f"j-{number}")
+    assert len((await jobs.changed(["run-1"], {}, 3)).changed) == 3
 
 
 # ---- purged

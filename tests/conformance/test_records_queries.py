@@ -50,7 +50,7 @@ from bullpen.model.provision import (
 )
 from bullpen.model.signal import Heartbeat, Kind, Pulse
 from bullpen.model.ticket import UsageClass
-from bullpen.ports import InstanceGroup, Records, Signals
+from bullpen.ports import Delta, InstanceGroup, Records, Signals
 from conformance.landing import land, land_all
 
 
@@ -502,3 +502,32 @@ async def test_a_purged_id_may_be_registered_again(records: Records) -> None:
     await records.purge(later(60), 10)
     again = await land(records, registered())
     assert again == replace(again, version=1)
+
+
+# ---- what a reader does not know
+
+
+async def test_a_reader_that_knows_nothing_gets_everything_that_lives(records: Records) -> None:
+    for walk in (running("i-1"), on_offer("i-2"), cleaning("i-3"), terminated("i-4"), registered("i-5")):
+        await land(records, walk)
+    await land(records, buried("i-6"))
+    found = await records.live_since({})
+    assert sorted(found.changed, key=lambda one: one.id) == await records.live(10)
+    assert found.gone == []
+
+
+async def test_a_reader_gets_what_changed_since_and_what_is_gone(records: Records) -> None:
+    before = [await land(records, walk) for walk in (on_offer("i-1"), on_offer("i-2"), terminated("i-3"))]
+    known = {one.id: one.version for one in before}
+    assert await records.live_since(known) == Delta([], [])
+    (changed,) = await records.apply(claim(before[0]))
+    await records.apply(done(before[2], purge_at=later(3600)))
+    new = await land(records, running("i-4"))
+    found = await records.live_since(known)
+    assert (sorted(found.changed, key=lambda one: one.id), found.gone) == ([changed, new], ["i-3"])
+
+
+async def test_a_reader_that_knows_an_older_or_another_version_gets_the_record(records: Records) -> None:
+    one = await land(records, on_offer("i-1"))
+    for version in (0, one.version - 1, one.version + 1):
+        assert await records.live_since({"i-1": version}) == Delta([one], [])

@@ -15,7 +15,7 @@ from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.signal import Heartbeat, direct_key
 from bullpen.model.transition import Change, Check, Guard
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Card, Code, Rejected, Worker, WorkerFate
-from bullpen.ports import TOGETHER_LIMIT, Records, Signals, Workers
+from bullpen.ports import TOGETHER_LIMIT, HeldLease, Records, Signals, Workers
 from conformance.landing import land
 from conformance.leases import KEY, a_beat, accepted, assign, clean_up, lose, lost, settle, stop, stored, submitted
 
@@ -572,3 +572,34 @@ async def test_the_workers_of_a_purged_instance_stay_until_their_own_time(
     assert await records.purge(later(60), 10) == 1
     assert await workers.listed(10) == [worker]
     assert await workers.census() == {("zone-a", "active"): 1}
+
+
+# ---- leases of instances, for people
+
+
+async def test_the_leases_that_were_renewed_since_a_time_are_those_of_active_workers_of_instances(
+    records: Records, workers: Workers
+) -> None:
+    first = await accepted(workers, "i-1/a", at=later(1), instance_id="i-1", lease=15.0)
+    second = await accepted(workers, "i-2/a", at=later(5), instance_id="i-2", lease=30.0)
+    await accepted(workers, "builder-7", at=later(5), instance_id="")
+    gone = await accepted(workers, "i-3/a", at=later(5), instance_id="i-3", lease=15.0)
+    assert gone.deadline is not None
+    await records.apply(lose(gone, gone.deadline))
+    found = {one.instance_id: one for one in await workers.leases(later(-1), 10)}
+    assert found == {
+        one.instance_id: HeldLease(one.instance_id, one.deadline, one.lease, one.beat_at)
+        for one in (first, second)
+        if one.deadline and one.beat_at
+    }
+    assert [one.instance_id for one in await workers.leases(later(1), 10)] == ["i-2"]
+    assert await workers.leases(later(5), 10) == []
+    renewed = await accepted(workers, "i-1/a", token=first.token, at=later(9), instance_id="i-1", lease=15.0)
+    (lease,) = await workers.leases(later(5), 10)
+    assert (lease.instance_id, lease.deadline) == ("i-1", renewed.deadline)
+
+
+async def test_the_leases_of_a_bounded_number_of_workers_are_looked_at(workers: Workers) -> None:
+    for number in range(4):
+        await accepted(workers, f"i-{number}/a", at=later(1), instance_id=f"i-{number}")
+    assert len(await workers.leases(NOW, 3)) == 3

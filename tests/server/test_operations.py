@@ -180,6 +180,12 @@ async def test_a_file_that_was_read_while_its_operation_ran_is_read_again_when_i
 # ---- the stream
 
 
+def one_by_one(house: House) -> AsyncGenerator[bytes, None]:
+    """A stream of which each piece is one event."""
+    house.context.events.piece = 1
+    return house.context.events.stream(lambda: True)
+
+
 async def next_operation(events: AsyncGenerator[bytes, None]) -> dict[str, Any]:
     async with asyncio.timeout(LONG):
         async for event in events:
@@ -193,7 +199,7 @@ async def test_operations_of_every_process_are_streamed_from_their_beginning_to_
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
         write(tmp_path, 1)  # it ended long ago: no news
         write(tmp_path, 2, state="running")  # it was lost long ago: no news either
-        here, there = (house.context.events.stream(lambda: True) for house in (first, second))
+        here, there = (one_by_one(house) for house in (first, second))
         for events in (here, there):
             await anext(events)
         operation = (await begun(first)).json()
@@ -214,7 +220,7 @@ async def test_operations_of_every_process_are_streamed_from_their_beginning_to_
 
 async def test_an_operation_that_has_ended_leaves_the_stream_without_a_word(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
-        events = house.context.events.stream(lambda: True)
+        events = one_by_one(house)
         await anext(events)
         await house.ask("POST", "/v1/runs/r/release")
         while (await next_operation(events))["state"] == "running":

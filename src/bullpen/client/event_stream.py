@@ -6,12 +6,30 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bullpen.lazy_dataclass import dataclass
-from bullpen.schema.event import EventKind, GoneEvent, TroubleEvent, WorkersEvent
+from bullpen.schema.event import (
+    EventKind,
+    GoneEvent,
+    LeasesEvent,
+    ReadyEvent,
+    SilentEvent,
+    TroubleEvent,
+    WorkersEvent,
+)
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.job import JobAnswer
 from bullpen.schema.operation import Operation
 
-EventData: TypeAlias = InstanceAnswer | JobAnswer | Operation | WorkersEvent | GoneEvent | TroubleEvent
+EventData: TypeAlias = (
+    InstanceAnswer
+    | JobAnswer
+    | Operation
+    | WorkersEvent
+    | SilentEvent
+    | LeasesEvent
+    | GoneEvent
+    | TroubleEvent
+    | ReadyEvent
+)
 KINDS: dict[str, Any] = {  # msgspec takes unions, too
     EventKind.INSTANCE: InstanceAnswer,
     EventKind.JOB: JobAnswer,
@@ -19,6 +37,9 @@ KINDS: dict[str, Any] = {  # msgspec takes unions, too
     EventKind.OPERATION: Operation,
     EventKind.GONE: GoneEvent,
     EventKind.TROUBLE: TroubleEvent,
+    EventKind.SILENT: SilentEvent,
+    EventKind.LEASES: LeasesEvent,
+    EventKind.READY: ReadyEvent,
 }
 
 

@@ -52,6 +52,7 @@ __all__ = [
     "roster",
     "run_exists",
     "runs",
+    "silences",
     "status",
     "stories",
     "views",
@@ -161,7 +162,7 @@ async def overview(ports: Ports, settings: Settings, live: Sequence[Instance]) -
     return Status(
         instances=(),
         pools=offers,
-        silent=await _silent(ports),
+        silent=await silences(ports),
         hold=protection.why if protection.held_since else "",
         failing=tuple(await ports.health.noted(now)),
         waiting=tuple(one for one in queue if one.place is not None and one.place.until > now),
@@ -213,7 +214,7 @@ def is_suspect(worker: Worker, now: datetime) -> bool:
     return worker.state is ACTIVE and worker.deadline is not None and worker.deadline <= now
 
 
-async def _silent(ports: Ports) -> tuple[Silence, ...]:
+async def silences(ports: Ports) -> tuple[Silence, ...]:
     """The workers that have missed their lease; of a great many, some."""
     now = ports.clock.now()
     found = {one.id: one for one in await ports.workers.suspects(now, PAGE)}

@@ -22,7 +22,7 @@ from dataclasses import field
 from bullpen.lazy_dataclass import dataclass
 from bullpen.ports.health import FailingLoop, ServiceNote, StoreHealth
 from bullpen.ports.history import History, HistoryPage, NoHistory
-from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
+from bullpen.ports.liveness import LOG_LIMIT, HeldLease, Jobs, Logs, Workers
 from bullpen.ports.scale_sets import (
     JitConfiguration,
     JobMessage,
@@ -37,7 +37,7 @@ from bullpen.ports.scale_sets import (
     SetStatistics,
 )
 from bullpen.ports.sources import ARTIFACTS_LIMIT, KEPT_AT_LEAST, Artifacts, NoArtifacts, NoSources, Sources
-from bullpen.ports.store import TOGETHER_LIMIT, InstanceGroup, Observations, Records, Signals
+from bullpen.ports.store import TOGETHER_LIMIT, Delta, InstanceGroup, Observations, Records, Signals
 from bullpen.ports.tokens import StoredToken, TokenBook, Tokens
 from bullpen.ports.traffic import RequestResult, Traffic
 from bullpen.ports.vault import Secret, Vault

@@ -1,15 +1,28 @@
 """Workers and their leases, and the jobs of the embedded CI with what they print."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.control import Control
 from bullpen.model.job import Job
 from bullpen.model.worker import Accepted, Beat, Card, Rejected, Worker
+from bullpen.ports.store import Delta
 
 LOG_LIMIT = 4 * 1024 * 1024
 """Bytes of one log that are kept: what a job prints in good order, not what it prints in a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """The lease of an active worker of an instance: until when it holds, for how many seconds it was granted, and when
+    the worker last beat."""
+
+    instance_id: str
+    deadline: datetime
+    seconds: float
+    beat_at: datetime
 
 
 class Workers(Protocol):
@@ -48,6 +61,10 @@ class Workers(Protocol):
 
     async def census(self) -> dict[tuple[str, str], int]:
         """How many workers there are, by domain and state, tombstones excluded."""
+
+    async def leases(self, since: datetime, limit: int) -> list[HeldLease]:
+        """The leases of instances' active workers that were renewed after `since`, of at most `limit` workers. For
+        people: may lag."""
 
     async def describe(self, key: str, card: Card) -> None:
         """Store what a worker reports about itself, apart from its lease: written on change only.
@@ -97,6 +114,10 @@ class Jobs(Protocol):
 
     async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         """All jobs of a run, finished ones included until purged; by id, after `after`."""
+
+    async def changed(self, run_ids: Sequence[str], known: Mapping[str, int], limit: int) -> Delta[Job]:
+        """What `of_run` would show of these runs now and the caller does not know; `known` has versions by id. Of more
+        than `limit` jobs, some."""
 
     async def sources(self) -> set[str]:
         """The ids of the sources that queued and running jobs need. Consistent."""

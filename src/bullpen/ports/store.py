@@ -1,10 +1,11 @@
 """The store: records, what agents report, and what refresh saw before."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
@@ -28,6 +29,18 @@ class InstanceGroup(NamedTuple):
     on_offer: bool
     instance_type: str
     usage_class: UsageClass
+
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Delta(Generic[R]):
+    """What a reader that knows the versions of some records does not know: those that are new or have another version,
+    and the ids of those that are not there any more."""
+
+    changed: list[R]
+    gone: list[str]
 
 
 class Records(Protocol):
@@ -97,6 +110,10 @@ class Records(Protocol):
 
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         """All live instances and those terminated whose end is owed, in pages: by id, after `after`."""
+
+    async def live_since(self, known: Mapping[str, int]) -> Delta[Instance]:
+        """What `live` would show now and the caller does not know; `known` has versions by id. A record costs next to
+        nothing unless it has changed: a reader may ask this of the largest pool every second."""
 
     async def count(self) -> dict[tuple[str, State], int]:
         """How many live instances there are, by resource class and state."""

@@ -1,78 +1,103 @@
 """The event stream of the pool: one read of the store for all watchers, and each gets what changed.
 
 There is no journal to read: an event is the latest state of what changed since the last read, so of two changes in one
-moment a watcher sees the second. The stream of a watcher that does not keep up is closed; it connects again. One read
-of a large pool may have more events than a watcher may lag behind: lag is measured before they are added.
+moment a watcher sees the second. The stream of a watcher that does not keep up is closed; it connects again, and its
+new stream begins with everything there is. One read of a large pool may have more events than a watcher may lag behind:
+lag is measured before they are added.
 
-Operations are shown when they begin, when their progress changes, and when they end: those of this process with their
-progress, those of other processes of this home without it.
+What a read finds is encoded once (`live_pool`), joined to large pieces once, and every watcher gets the same pieces.
+The pause after a read grows with the time that it took, so watching takes a small share of the store and of this
+process, however large the pool is.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import TypeAlias
-
-import msgspec
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from dataclasses import replace
 
 from bullpen.errors import BullpenError
-from bullpen.pool.live_instances import every_live
+from bullpen.lazy_dataclass import dataclass
 from bullpen.ports import Ports
-from bullpen.schema.base import AnswerBody
-from bullpen.schema.event import EventKind, GoneEvent, TroubleEvent, WorkersEvent
-from bullpen.schema.instance import instance_of
-from bullpen.schema.job import job_of
-from bullpen.schema.operation import Operation, OperationState
-from bullpen.schema.status import domains_of
+from bullpen.schema.event import EventKind, TroubleEvent
+from bullpen.server.live_pool import LivePool
 from bullpen.server.operations import Operations
 
 TICK = 0.5  # seconds between reads at least: a watcher is a person
+LONGEST_TICK = 5.0  # … and at most, unless a read itself takes as long
+SHARE = 40  # a pause is so many times as long as the read before it
 QUIET = 15.0  # seconds after which a silent stream sends a comment: proxies close idle connections
 RECHECK = 2.0  # seconds after which a silent stream checks whether its token is still valid
 BACKLOG = 1000  # events that a watcher may lag behind
-JOBS_PER_RUN = 500
 
-Shown: TypeAlias = AnswerBody | Operation
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some events, as they are sent."""
+
+    events: int
+    content: bytes
+
+
+class StreamWatcher:
+    """One stream. It has begun once everything that there is was put into its line."""
+
+    def __init__(self) -> None:
+        self.line: asyncio.Queue[Piece | None] = asyncio.Queue()
+        self.lag = 0
+        self.has_begun = False
+
+    def add(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            self.lag += piece.events
+            self.line.put_nowait(piece)
+
+    def end(self) -> None:
+        """Close its stream, without what it has not read."""
+        while not self.line.empty():
+            self.line.get_nowait()
+        self.line.put_nowait(None)
 
 
 class Events:
     """The stream. Its one task reads only while a watcher is connected."""
 
+    piece = 64 * 1024  # bytes that are sent at once, at least: a thousand small writes cost more than what they carry
+
     def __init__(self, ports: Ports, operations: Operations) -> None:
         self._ports = ports
-        self._operations = operations
-        self._watchers: list[asyncio.Queue[bytes | None]] = []
-        self._known: dict[tuple[EventKind, str], Shown] = {}
+        self._pool = LivePool(ports, operations)
+        self._watchers: list[StreamWatcher] = []
         self._task: asyncio.Task[None] | None = None
-        self._number = 0
+        self._is_current = False
+        self._in_trouble = False
 
     async def stream(self, may_go_on: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
         """Everything there is, then everything that changes. It ends when `may_go_on` says so, which is asked before
-        each event and every few seconds: a token may be revoked, or expire, while its stream is open."""
-        watcher: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._watchers.append(watcher)  # first: what changes while the beginning is read is not missed
+        each piece and every few seconds: a token may be revoked, or expire, while its stream is open."""
+        watcher = StreamWatcher()
+        self._watchers.append(watcher)
         try:
             if self._task is None or self._task.done():
-                self._known = {}  # nothing was read while no watcher was connected
+                self._is_current = False  # nothing was read while no watcher was connected
                 self._task = asyncio.get_running_loop().create_task(self._watch())
-            known = self._known
+            if self._is_current:
+                self._begin(watcher)  # with the last read: what changes from here on comes after it in its line
             yield b"retry: 2000\n\n"
-            for (kind, _), shown in known.items():
-                if not may_go_on():
-                    return
-                yield self._event(kind, shown)
             silent = 0.0
             while True:
+                content: bytes | None = b""
                 try:
                     async with asyncio.timeout(RECHECK):
-                        event = await watcher.get()
+                        piece = await watcher.line.get()
+                    watcher.lag -= piece.events if piece else 0
+                    content = piece.content if piece else None
                 except TimeoutError:
                     silent += RECHECK
-                    event = b": still here\n\n" if silent >= QUIET else b""
-                if event is None or not may_go_on():
+                    content = b": still here\n\n" if silent >= QUIET else b""
+                if content is None or not may_go_on():
                     return
-                if event:
+                if content:
                     silent = 0.0
-                    yield event
+                    yield content
         finally:
             self._watchers.remove(watcher)
 
@@ -82,55 +107,57 @@ class Events:
 
     async def close(self) -> None:
         for watcher in self._watchers:
-            _end(watcher)
+            watcher.end()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _watch(self) -> None:
+        clock = asyncio.get_running_loop().time
         while self._watchers:
+            began = clock()
             try:
-                news = self._news(await self._read())
+                self._tell(await self._pool.read())
             except (BullpenError, OSError) as exc:  # of the store, or of the files of operations
-                news = [(EventKind.TROUBLE, TroubleEvent(str(exc)))]
-            self._tell([self._event(kind, shown) for kind, shown in news])
-            await asyncio.sleep(TICK)
+                self._in_trouble = True
+                self._tell_trouble(TroubleEvent(str(exc)))
+            await asyncio.sleep(min(LONGEST_TICK, max(TICK, SHARE * (clock() - began))))
             await self._ports.signals.wait(TICK)
 
-    async def _read(self) -> dict[tuple[EventKind, str], Shown]:
-        live = await every_live(self._ports)
-        found: dict[tuple[EventKind, str], Shown] = {(EventKind.INSTANCE, one.id): instance_of(one) for one in live}
-        for run_id in dict.fromkeys(one.run_id for one in live if one.run_id):
-            for job in await self._ports.jobs.of_run(run_id, JOBS_PER_RUN):
-                found[EventKind.JOB, job.id] = job_of(job)
-        for operation in self._operations.recent():
-            key = (EventKind.OPERATION, operation.id)
-            if operation.state is not OperationState.LOST or key in self._known:  # one that was lost before is no news
-                found[key] = operation
-        found[EventKind.WORKERS, ""] = WorkersEvent(domains_of(await self._ports.workers.census()))
-        return found
-
-    def _news(self, found: dict[tuple[EventKind, str], Shown]) -> list[tuple[EventKind, Shown]]:
-        before, self._known = self._known, found
-        news = [(kind, shown) for (kind, id), shown in found.items() if before.get((kind, id)) != shown]
-        gone = [key for key in before if key not in found and key[0] is not EventKind.OPERATION]  # it has ended
-        return [*news, *((EventKind.GONE, GoneEvent(kind, id)) for kind, id in gone)]
-
-    def _event(self, kind: EventKind, shown: Shown) -> bytes:
-        self._number += 1
-        return b"id: %d\nevent: %s\ndata: %s\n\n" % (self._number, kind.encode(), msgspec.json.encode(shown))
-
-    def _tell(self, events: Sequence[bytes]) -> None:
+    def _tell(self, events: list[bytes]) -> None:
+        if self._in_trouble:
+            events, self._in_trouble = [*events, self._pool.ready()], False
+        self._is_current = True
+        pieces = [*self._pieces(events)]
         for watcher in self._watchers:
-            if watcher.qsize() >= BACKLOG:
-                _end(watcher)
-                continue
-            for event in events:
-                watcher.put_nowait(event)
+            if not watcher.has_begun:
+                self._begin(watcher)
+            elif watcher.lag >= BACKLOG:
+                watcher.end()
+            else:
+                watcher.add(pieces)
 
+    def _tell_trouble(self, trouble: TroubleEvent) -> None:
+        """Also to those that have not begun: they see why nothing comes."""
+        for watcher in self._watchers:
+            if watcher.lag >= BACKLOG:
+                watcher.end()
+            else:
+                watcher.add([Piece(1, self._pool.encoded(EventKind.TROUBLE, trouble))])
 
-def _end(watcher: asyncio.Queue[bytes | None]) -> None:
-    """Close its stream, without what it has not read."""
-    while not watcher.empty():
-        watcher.get_nowait()
-    watcher.put_nowait(None)
+    def _begin(self, watcher: StreamWatcher) -> None:
+        """However much there is, it is no lag: a watcher may take its time to read all of it."""
+        watcher.has_begun = True
+        watcher.add([replace(piece, events=0) for piece in self._pieces(self._pool.beginning())])
+
+    def _pieces(self, events: Iterable[bytes]) -> Iterator[Piece]:
+        some: list[bytes] = []
+        size = 0
+        for event in events:
+            some.append(event)
+            size += len(event)
+            if size >= self.piece:
+                yield Piece(len(some), b"".join(some))
+                some, size = [], 0
+        if some:
+            yield Piece(len(some), b"".join(some))

@@ -1,12 +1,13 @@
 """Jobs of the embedded CI in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
 from bullpen.engines.memory.faults import Faults, request
 from bullpen.engines.memory.tables import Tables
 from bullpen.model.job import FINISHED, Job, has_used
+from bullpen.ports.store import Delta
 
 
 class MemoryJobs:
@@ -51,6 +52,13 @@ class MemoryJobs:
     @request("jobs.unfinished")
     def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         return self._indexes.unfinished.page(limit, run_id, after)
+
+    @request("jobs.changed")
+    def changed(self, run_ids: Sequence[str], known: Mapping[str, int], limit: int) -> Delta[Job]:
+        walk = (job for run_id in run_ids for job in self._indexes.of_run.walk(run_id))
+        there = {job.id: job for job in islice(walk, limit)}
+        changed = [job for job in there.values() if known.get(job.id) != job.version]
+        return Delta(changed, [id for id in known if id not in there])
 
     @request("jobs.sources")
     def sources(self) -> set[str]:

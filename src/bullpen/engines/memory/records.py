@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from typing import Any
@@ -23,7 +23,7 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
-from bullpen.ports.store import InstanceGroup
+from bullpen.ports.store import Delta, InstanceGroup
 
 
 class MemoryRecords:
@@ -115,6 +115,12 @@ class MemoryRecords:
     @request("records.live")
     def live(self, limit: int, after: str = "") -> list[Instance]:
         return self._instances.live.page(limit, after=after)
+
+    @request("records.live_since")
+    def live_since(self, known: Mapping[str, int]) -> Delta[Instance]:
+        live = {one.id: one for one in self._instances.live.walk()}
+        changed = [one for one in live.values() if known.get(one.id) != one.version]
+        return Delta(changed, [id for id in known if id not in live])
 
     @request("records.count")
     def count(self) -> dict[tuple[str, State], int]:

@@ -11,6 +11,7 @@ from bullpen.model import worker as workers
 from bullpen.model.control import Control
 from bullpen.model.transition import Change
 from bullpen.model.worker import ACTIVE, CLEANED_UP, Accepted, Beat, Card, Rejected, Worker
+from bullpen.ports.liveness import HeldLease
 
 SWEEPER = "rearm"
 
@@ -67,6 +68,14 @@ class MemoryWorkers:
     @request("workers.census")
     def census(self) -> dict[tuple[str, str], int]:
         return dict(Counter((worker.domain, worker.state.value) for worker in self._indexes.listed.walk()))
+
+    @request("workers.leases")
+    def leases(self, since: datetime, limit: int) -> list[HeldLease]:
+        return [
+            HeldLease(one.instance_id, one.deadline, one.lease, one.beat_at)
+            for one in islice(self._indexes.listed.walk(), limit)
+            if one.state is ACTIVE and one.instance_id and one.deadline and one.beat_at and one.beat_at > since
+        ]
 
     @request("workers.describe")
     def describe(self, key: str, card: Card) -> None:

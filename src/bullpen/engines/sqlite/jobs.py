@@ -1,6 +1,6 @@
 """Jobs of the embedded CI in SQLite. Every query goes by an index that holds only what it may find."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from bullpen.engines.sqlite.port import SqlitePort
@@ -8,6 +8,7 @@ from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import JOBS
 from bullpen.model.job import Job
 from bullpen.model.times import to_micros
+from bullpen.ports.store import Delta
 
 _JOB = f"SELECT {', '.join(JOBS.columns)} FROM jobs"
 
@@ -21,6 +22,7 @@ UNVERIFIED = f"{_JOB} WHERE verify_by <= ? ORDER BY verify_by, id LIMIT ?"
 NEXT_WAITING_RUN = "SELECT run_id FROM jobs WHERE run_id > ? AND state = 'queued' ORDER BY run_id LIMIT 1"
 UNFINISHED = f"{_JOB} WHERE run_id = ? AND state <> 'finished' AND id > ? ORDER BY id LIMIT ?"
 SOURCES = "SELECT DISTINCT source FROM jobs WHERE state <> 'finished' AND source <> ''"
+VERSIONS = "SELECT id, version FROM jobs INDEXED BY jobs_of_run WHERE run_id = ? ORDER BY id LIMIT ?"
 OF_RUN = f"{_JOB} WHERE run_id = ? AND id > ? ORDER BY id LIMIT ?"
 
 
@@ -69,6 +71,15 @@ class SqliteJobs(SqlitePort):
 
     async def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         return await self._select(JOBS, UNFINISHED, run_id, after, limit)
+
+    async def changed(self, run_ids: Sequence[str], known: Mapping[str, int], limit: int) -> Delta[Job]:
+        def versions(snapshot: Snapshot) -> dict[str, int]:
+            found: dict[str, int] = {}
+            for run_id in run_ids:
+                found |= snapshot.execute(VERSIONS, (run_id, limit - len(found))).fetchall()
+            return found
+
+        return await self._delta(JOBS, versions, known)
 
     async def sources(self) -> set[str]:
         return {source for (source,) in await self._rows(SOURCES)}

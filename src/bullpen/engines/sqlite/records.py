@@ -5,7 +5,7 @@ Every query goes by an index that holds only what it may find.
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import product
@@ -40,7 +40,7 @@ from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, UsageClass, matches
 from bullpen.model.times import to_micros
 from bullpen.model.transition import Change, Check, StoryLine
-from bullpen.ports import TOGETHER_LIMIT, InstanceGroup
+from bullpen.ports import TOGETHER_LIMIT, Delta, InstanceGroup
 
 _INSTANCE = f"SELECT {', '.join(INSTANCES.columns)} FROM instances"
 _PROVISION = f"SELECT {', '.join(PROVISIONS.columns)} FROM provisions"
@@ -63,6 +63,7 @@ DUE_PROVISIONS = f"{_PROVISION} WHERE due_at <= ? ORDER BY due_at, id LIMIT ?"
 OPEN_PROVISIONS = f"{_PROVISION} WHERE resource_class = ? AND state = 'open' ORDER BY id"
 WAITING_PROVISIONS = f"{_PROVISION} WHERE waits_since IS NOT NULL ORDER BY waits_since, id LIMIT ?"
 LIVE = f"{_INSTANCE} WHERE id > ? AND purge_at IS NULL ORDER BY id LIMIT ?"
+LIVE_VERSIONS = "SELECT id, version FROM instances INDEXED BY instances_live WHERE purge_at IS NULL ORDER BY id"
 # Each live instance is in exactly one of these three indexes: it has a run, is on offer, or is neither.
 COUNT = """
     SELECT resource_class, state, count(*) FROM instances
@@ -187,6 +188,12 @@ class SqliteRecords(SqlitePort):
 
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         return await self._select(INSTANCES, LIVE, after, limit)
+
+    async def live_since(self, known: Mapping[str, int]) -> Delta[Instance]:
+        def versions(snapshot: Snapshot) -> dict[str, int]:
+            return dict(snapshot.execute(LIVE_VERSIONS).fetchall())
+
+        return await self._delta(INSTANCES, versions, known)
 
     async def count(self) -> dict[tuple[str, State], int]:
         counted: Counter[tuple[str, State]] = Counter()

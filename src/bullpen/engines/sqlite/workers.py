@@ -15,8 +15,9 @@ from bullpen.engines.sqlite.rows import CONTROLS, WORKERS, Row, decode_card, enc
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import select_by_id
 from bullpen.model.control import Control
-from bullpen.model.times import to_micros
+from bullpen.model.times import from_micros, to_micros
 from bullpen.model.worker import Accepted, Beat, Card, Rejected, Worker
+from bullpen.ports.liveness import HeldLease
 
 _COLUMNS = ", ".join(WORKERS.columns)
 _WORKER = f"SELECT {_COLUMNS} FROM workers"
@@ -51,12 +52,20 @@ OWING = f"{_WORKER} WHERE lost_epoch > settled_epoch ORDER BY id LIMIT ?"
 LEAVING = f"{_WORKER} WHERE leaving IS NOT NULL AND state = 'active' ORDER BY id LIMIT ?"
 LISTED = f"{_WORKER} WHERE id > ? AND state <> 'cleaned-up' ORDER BY id LIMIT ?"
 CENSUS = "SELECT domain, state, number FROM worker_counts WHERE state <> 'cleaned-up' AND number > 0"
+# No index holds what every beat changes: each worker is looked at, up to the last of so many.
+LAST_OF = "SELECT number FROM workers WHERE number > 0 ORDER BY number LIMIT 1 OFFSET ?"
+LEASES = """
+    SELECT instance_id, deadline, lease, beat_at FROM workers
+    WHERE number > 0 AND number <= ? AND state = 'active' AND instance_id <> '' AND beat_at > ?
+"""
 DESCRIBE = """
     INSERT INTO cards (worker, card) SELECT id, ? FROM workers WHERE id = ? AND state <> 'cleaned-up'
     ON CONFLICT (worker) DO UPDATE SET card = excluded.card WHERE card <> excluded.card
 """
 CARD = "SELECT card FROM cards WHERE worker = ?"
 CONTROL = f"SELECT {', '.join(CONTROLS.columns)} FROM controls"
+
+LARGEST_NUMBER = 2**63 - 1
 
 PORTION = 1000
 """Timers that move in one write: about ten milliseconds, for which every beat waits."""
@@ -119,6 +128,15 @@ class SqliteWorkers:
     async def census(self) -> dict[tuple[str, str], int]:
         rows = await self._database.read(lambda snapshot: snapshot.execute(CENSUS).fetchall())
         return {(domain, state): number for domain, state, number in rows}
+
+    async def leases(self, since: datetime, limit: int) -> list[HeldLease]:
+        def read(snapshot: Snapshot) -> list[Row]:
+            beyond = snapshot.execute(LAST_OF, (limit,)).fetchone()
+            last = beyond[0] - 1 if beyond else LARGEST_NUMBER
+            return snapshot.execute(LEASES, (last, to_micros(since))).fetchall()
+
+        rows = await self._database.read(read)
+        return [HeldLease(id, from_micros(deadline), lease, from_micros(at)) for id, deadline, lease, at in rows]
 
     async def describe(self, key: str, card: Card) -> None:
         said = encode_card(card)

@@ -5,7 +5,7 @@ name it nor a pass over all lost jobs.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from bullpen.engines.aws.dynamodb.entries import after_run, run_of
@@ -14,6 +14,7 @@ from bullpen.engines.aws.dynamodb.items import Item, moment, name_of
 from bullpen.engines.aws.dynamodb.records import read_listed, read_many
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job, has_used
+from bullpen.ports.store import Delta
 from bullpen.structured_log import get_logger
 
 PAGE = 100
@@ -46,6 +47,15 @@ class DynamoJobs:
         walk = self._table.walk(("runKey", f"JOBS#{run_id}"), index="run", page=limit)
         jobs = await read_listed(walk, Job, lambda job: True, limit)
         return sorted({job.instance_id for job in jobs if has_used(job, since)})
+
+    async def changed(self, run_ids: Sequence[str], known: Mapping[str, int], limit: int) -> Delta[Job]:
+        there: dict[str, Job] = {}
+        for run_id in run_ids:
+            there |= (
+                {job.id: job for job in await self.of_run(run_id, limit - len(there))} if len(there) < limit else {}
+            )
+        changed = [job for job in there.values() if known.get(job.id) != job.version]
+        return Delta(changed, [id for id in known if id not in there])
 
     async def sources(self) -> set[str]:
         return set()  # there is no store for them here

@@ -6,7 +6,7 @@ unreadable item is left out, with a warning: it must not stop the pool. `known` 
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements, UsageClass, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.model.worker import CLEANED_UP, Worker
-from bullpen.ports.store import InstanceGroup
+from bullpen.ports.store import Delta, InstanceGroup
 from bullpen.structured_log import get_logger
 
 R = TypeVar("R")
@@ -164,6 +164,12 @@ class DynamoRecords:
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         walk = self._table.walk(("liveKey", "LIVE#Instance"), ("SK", ">", f"ID#{after}"), index="live", page=limit)
         return decode_listed(Instance, await walk.first(limit))
+
+    async def live_since(self, known: Mapping[str, int]) -> Delta[Instance]:
+        walk = self._table.walk(("liveKey", "LIVE#Instance"), index="live")
+        items = {id_of(Instance, item): item for item in await walk.all()}
+        changed = [item for id, item in items.items() if item.get("version", {}).get("N") != str(known.get(id))]
+        return Delta(decode_listed(Instance, changed), [id for id in known if id not in items])
 
     async def count(self) -> dict[tuple[str, State], int]:
         counted: Counter[tuple[str, State]] = Counter()

@@ -25,6 +25,7 @@ from bullpen.model import worker as workers
 from bullpen.model.control import Control
 from bullpen.model.transition import Change
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Card, Worker, WorkerFate
+from bullpen.ports.liveness import HeldLease
 
 PORTION = 500
 """Workers looked at together: five reads by key."""
@@ -116,6 +117,13 @@ class DynamoWorkers(DynamoBeats):
         if self._census is None or self._census[0] + self._census_lasts <= now:
             self._census = now, await self._count()
         return self._census[1]
+
+    async def leases(self, since: datetime, limit: int) -> list[HeldLease]:
+        return [
+            HeldLease(one.instance_id, one.deadline, one.lease, one.beat_at)
+            for one in await self.listed(limit)
+            if one.state is ACTIVE and one.instance_id and one.deadline and one.beat_at and one.beat_at > since
+        ]
 
     async def describe(self, key: str, card: Card) -> None:
         # In the item of the lease, which loses it in its clean-up; a beat writes around it. The caller has compared it.
