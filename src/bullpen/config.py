@@ -178,6 +178,12 @@ class Engines(Frozen, frozen=True):
     ci: Literal["builtin", "github"] = "builtin"  # jobs of `bullpen job` and `run`, or of GitHub Actions
 
 
+class TraceSettings(Frozen, frozen=True):
+    """Provisions as OpenTelemetry traces; needs the extra `traces`."""
+
+    endpoint: str = ""  # URL of an OTLP/HTTP receiver, such as http://localhost:4318/v1/traces; empty: no traces
+
+
 class Aws(Frozen, frozen=True):
     """A pool on DynamoDB, SQS and EC2, with `engines.pool = "aws"`."""
 
@@ -261,6 +267,7 @@ class Settings(Frozen, frozen=True):
     local: Local = Local()
     sync: Sync = Sync()
     history: HistorySettings = HistorySettings()
+    traces: TraceSettings = TraceSettings()
     aws: Aws = Aws()
     github: Github = Github()
     classes: dict[Name, ResourceClass] = field(default_factory=_classes)

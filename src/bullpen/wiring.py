@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bullpen.config import Settings
 from bullpen.extras import missing_extra
 from bullpen.pool.change_log import with_change_log
-from bullpen.ports import Ports, Tokens, Traffic
+from bullpen.ports import NoTraces, Ports, Tokens, Traces, Traffic
 
 if TYPE_CHECKING:
     from bullpen.ports.callers import Verifiers
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def opened(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     """The pool that the settings name; every change that lands is logged."""
-    async with _pool(home, settings) as bare:
-        ports = replace(bare, records=with_change_log(bare.records))
+    async with _traced(settings) as traces, _pool(home, settings) as bare:
+        ports = replace(bare, records=with_change_log(bare.records), traces=traces)
         if not settings.on_github:
             yield ports
             return
@@ -31,6 +31,22 @@ async def opened(home: Path, settings: Settings) -> AsyncIterator[Ports]:
 
 def _pool(home: Path, settings: Settings) -> AbstractAsyncContextManager[Ports]:
     return on_aws(settings) if settings.engines.pool == "aws" else embedded(home, settings)
+
+
+@asynccontextmanager
+async def _traced(settings: Settings) -> AsyncIterator[Traces]:
+    """Where traces go; nothing of OpenTelemetry is imported unless the settings name a receiver."""
+    if not settings.traces.endpoint:
+        yield NoTraces()
+        return
+    try:
+        from bullpen.engines.traces import OtlpTraces
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] != "opentelemetry":
+            raise
+        raise missing_extra("traces.endpoint", exc, "traces") from exc
+    async with aclosing(OtlpTraces(settings.traces.endpoint)) as traces:
+        yield traces
 
 
 def is_unused(home: Path, settings: Settings) -> bool:

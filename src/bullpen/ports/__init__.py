@@ -10,6 +10,7 @@
     history    History: what happened, what it cost
     tokens     Tokens: who may use `bullpen serve`
     callers    Verifiers: who calls `bullpen serve` without a token, and how they prove it
+    traces     Traces: where the report of each provision also goes
     traffic    Traffic: how many requests this process sent to the services behind its engines
     world      Clock, StoreClock, Chance, PoolQueue, Compute, CI, Infrastructure: everything else outside
 
@@ -39,6 +40,7 @@ from bullpen.ports.scale_sets import (
 from bullpen.ports.sources import ARTIFACTS_LIMIT, KEPT_AT_LEAST, Artifacts, NoArtifacts, NoSources, Sources
 from bullpen.ports.store import TOGETHER_LIMIT, Delta, InstanceGroup, Observations, Records, Signals
 from bullpen.ports.tokens import StoredToken, TokenBook, Tokens
+from bullpen.ports.traces import NoTraces, Traces
 from bullpen.ports.traffic import RequestResult, Traffic
 from bullpen.ports.vault import Secret, Vault
 from bullpen.ports.workflows import Conclusion, NoWorkflows, WorkflowJob, WorkflowRun, Workflows
@@ -86,4 +88,5 @@ class Ports:
     artifacts: Artifacts = field(default_factory=NoArtifacts)
     store_clock: StoreClock = field(default_factory=NoStoreClock)
     traffic: Traffic = field(default_factory=Traffic)
+    traces: Traces = field(default_factory=NoTraces)
     history: History = field(default_factory=NoHistory)

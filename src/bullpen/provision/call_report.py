@@ -15,12 +15,15 @@ PATIENCE = 1.0
 
 
 async def note_call(ports: Ports, request: Request, outcome: Outcome, asked_at: datetime) -> None:
-    """Store the report of a call that had a provision of its own. A store that does not answer loses it."""
+    """Store the report of a call that had a provision of its own, and send its trace if that is switched on. A store
+    that does not answer loses the report."""
     if not outcome.provision_id:
         return
+    report = report_of_call(request, outcome, asked_at, ports.clock.now())
+    ports.traces.note(report)
     with suppress(BullpenError, TimeoutError):
         async with asyncio.timeout(PATIENCE):
-            await ports.history.note_provision(report_of_call(request, outcome, asked_at, ports.clock.now()))
+            await ports.history.note_provision(report)
 
 
 def report_of_call(request: Request, outcome: Outcome, asked_at: datetime, ended_at: datetime) -> ProvisionReport:

@@ -52,6 +52,9 @@ def contradictions(settings: Settings) -> Iterator[str]:
     if (place := settings.local.work_dir) and not place.startswith("/"):
         yield f"local.work-dir ({shortened(place)}) must be an absolute path"
     yield from _impossible_trust(settings.trust)
+    if (url := settings.traces.endpoint) and not re.match(r"^https?://[^/?#@\s]+(/[^?#@\s]*)?\Z", url):
+        wanted = "an http:// or https:// URL without user, query or fragment, such as http://localhost:4318/v1/traces"
+        yield f"traces.endpoint ({shortened(url)}) must be {wanted}"
     for name in settings.history.prices:
         if not re.fullmatch(PRICED, name):
             yield f"history.prices has {shortened(name)}: must be an instance type, such as m7g.large or m7g.large:spot"
