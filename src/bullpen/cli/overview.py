@@ -14,6 +14,7 @@ COMMANDS = {
     },
     "Inspect": {
         "status": "Show runs, instances and the claimable ones of each class",
+        "top": "Show pools, runs, instances and waits live, on the whole terminal",
         "workers": "List workers: leases, builds, hosts and capabilities",
         "why": "Show the last steps of an instance, run, scale set or other record",
     },

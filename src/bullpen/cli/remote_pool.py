@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +38,8 @@ class RemotePool:
     def __init__(self, client: AsyncClient, secrets: Sequence[Path] = ()) -> None:
         """`secrets` are files of the user that no job may have."""
         self._client, self._secrets = client, secrets
+        self._changed = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
 
     async def status(self) -> PoolStatus:
         """In three requests and more, so what moves between them may be counted twice, or not at all."""
@@ -49,7 +51,23 @@ class RemotePool:
         return PoolStatus(**shared | {"location": self._client.url}, runs=runs, instances=instances, limits=[])
 
     async def wait_for_change(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        """The first call opens the event stream. Without one, where a proxy holds it up, the time alone counts."""
+        if self._following is None:
+            self._following = asyncio.get_running_loop().create_task(self._follow())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        self._changed.clear()
+
+    async def _follow(self) -> None:
+        with suppress(BullpenError):
+            async for _ in self._client.events():
+                self._changed.set()
+
+    async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
 
     async def require_run(self, run_id: str) -> None:
         try:
@@ -172,7 +190,11 @@ async def opened_server(
             await client.reach(FIRST_CONTACT)
         finally:
             slow.cancel()
-        yield RemotePool(client, secrets)
+        pool = RemotePool(client, secrets)
+        try:
+            yield pool
+        finally:
+            await pool.close()
 
 
 @contextmanager
