@@ -67,9 +67,9 @@ class ScreenPicture:
                 assert parameters == "2"
                 self.cells = [[" "] * self.columns for _ in range(self.rows)]
             case "K":
-                row, column = self.at
-                if row < self.rows or not self.clips:
-                    self.cells[row][column:] = [" "] * (self.columns - column)
+                line, begin = self.at
+                if line < self.rows or not self.clips:
+                    self.cells[line][begin:] = [" "] * (self.columns - begin)
             case "m":
                 self.styles.append(parameters)
             case _:

@@ -192,7 +192,7 @@ def test_a_server_shows_the_same(home: Path) -> None:
     [({"TERM": "dumb"}, "TERM=dumb"), ({"TERM": ""}, "TERM is not set")],
 )
 def test_a_terminal_that_cannot_be_drawn_on_is_refused(home: Path, variables: dict[str, str], found: str) -> None:
-    with EmulatedTerminal([*PROGRAM, "top"], home.parent, **variables) as terminal:
+    with EmulatedTerminal([*PROGRAM, "top"], home.parent, 80, 24, **variables) as terminal:
         assert terminal.ended() == 2
         assert found in terminal.printed
         assert "`bullpen status --watch`" in " ".join(terminal.printed.split())

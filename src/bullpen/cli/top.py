@@ -26,10 +26,11 @@ EPILOG = """
 \b
 Examples:
   bullpen top
+  bullpen top --home /srv/pool
   bullpen top --server https://bullpen.example.com
-  NO_COLOR=1 bullpen top                     without styles; a mark shows the selected row
 
-Keys: q quits, tab shows the next view, arrows or j and k select, / filters, s sorts, enter shows why, ? lists all.
+Keys: q quits, tab shows the next view, arrows or j and k select, / filters, s sorts, enter shows why, ? lists all. With
+NO_COLOR=1 a mark shows the selected row.
 """
 EVERY = 1.0  # seconds between two redraws, and between two reads at least
 REREAD_AFTER = 5.0  # seconds: heartbeats are no change that wakes
