@@ -11,6 +11,8 @@
     sets            where the CI is GitHub: listens to scale sets, and keeps runners for their jobs
     settings        reads the settings file again when it has changed
     health          notes loops that keep failing in the store, for `bullpen status`
+    history         books the time of machines by the hour, and forgets what is older than history.keep
+    activity        stores what the other loops did, and why
 
 Any number of services may run on one store: every write is conditional, so two that do the same work waste a little of
 it and do nothing twice. A service that is killed leaves debts, which the next one pays.
@@ -21,8 +23,9 @@ while GitHub is away, `runs` fails, and heartbeats must still be received.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -30,6 +33,8 @@ from bullpen.background_loop import Loop, Unpaid, Work
 from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
+from bullpen.history.activity import ActivityLog
+from bullpen.history.bookkeeper import Bookkeeper, quietly
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness import LivenessController, LivenessPass
 from bullpen.pool import debts
@@ -43,13 +48,13 @@ from bullpen.refresh.action import Action, Hindered, Plan, PlanRunner, mend
 from bullpen.scale_sets.controller import ScaleSetController
 from bullpen.settings.reloading import Reloader
 from bullpen.sources.upkeep import tidy
-from bullpen.structured_log import get_logger
+from bullpen.structured_log import TOLD_LAST, LogEvent, get_logger
 from bullpen.workflows.controller import WorkflowController
 
 BY = "serve"
 DEBTS_AT_ONCE = 100
 PURGE_PAGE = 1000
-CLOCKLESS = ("infrastructure", "sweep", "health", "settings", "sets")
+CLOCKLESS = ("infrastructure", "sweep", "health", "settings", "sets", "activity")
 """Loops that end nothing by the wall clock: a worker is lost only after a window on the monotonic one (liveness/lease),
 and so is the holder of a scale set."""
 
@@ -92,6 +97,8 @@ class Service:
         self._cannot: list[Action] = []  # what warming could not do the last time: logged once, not every 5 s
         self._clock = ClockCheck(ports, settings)
         self.counts = ControllerCounts()
+        self._bookkeeper = Bookkeeper(ports, settings)
+        self.activity = ActivityLog(ports, process)
         duties: tuple[tuple[str, float, Work], ...] = (
             ("infrastructure", 300.0, self._mend),  # first at the start; later only accidents open a gap
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
@@ -102,6 +109,8 @@ class Service:
             ("sources", 300.0, self._tidy_sources),  # what goes was not used for an hour
             ("warm", 5.0, self._warm),
             ("health", 10.0, self._note_health),
+            ("history", 30.0, self._bookkeeper.run_once),  # machines that have ended, and hours that are over
+            ("activity", 5.0, self.activity.flush),  # people read it while they wonder what happens
             # A webhook waits so long at most; without one, github.poll says when to ask.
             ("runs", 2.0, self._reconcile_runs),
             # A set whose holder died is taken over this much later at most; a set that was removed can wait.
@@ -130,6 +139,7 @@ class Service:
         finally:
             await self.runs.stop()
             await self.sets.stop()
+        await quietly(self.activity.flush())
         with suppress(BullpenError):  # it is forgotten in time
             await self._ports.health.note(self._process, [], self._ports.clock.now())
 
@@ -154,7 +164,7 @@ class Service:
     async def _mend(self) -> None:
         failures: list[BullpenError] = []
         for gap in await self._ports.infrastructure.gaps():
-            _report("infrastructure", [Action(gap.what, gap.subject, gap.reason)])
+            self._report("infrastructure", [Action(gap.what, gap.subject, gap.reason)])
             if (failure := await mend(self._ports.infrastructure, gap)) is not None:
                 failures.append(failure)
         if failures:
@@ -165,6 +175,7 @@ class Service:
         for paid in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY, setbacks=setbacks):
             self.counts.debts_paid += 1
             paid.log(log, logging.INFO, controller="debts")
+            self.activity.note("debts", [_action_of(paid)])
         if failed := setbacks.reasons():
             (id, why), *others = failed.items()
             raise Unpaid(f"{id}: {why}" + (f" (and {len(others)} more)" if others else ""))
@@ -172,6 +183,7 @@ class Service:
     async def _sweep(self) -> None:
         done = await self._liveness.run_once()
         self.counts.note(done)
+        self.activity.note("sweep", _swept(done))
         for id in done.left:
             log.warning("instance ended before its machine is reclaimed", instance=id)
         if done.sweep.lost:
@@ -182,15 +194,15 @@ class Service:
     async def _reap(self) -> None:
         ports, settings = self._ports, self._settings
         runner = PlanRunner()
-        await _perform("reap", desired.plans(ports, settings), runner)
-        await _perform("reap", reap.decisions(ports, settings), runner)
-        await _perform("reap", reap.plans(ports, settings, await every_live(ports)), runner)
+        await self._perform("reap", desired.plans(ports, settings), runner)
+        await self._perform("reap", reap.decisions(ports, settings), runner)
+        await self._perform("reap", reap.plans(ports, settings, await every_live(ports)), runner)
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
         runner.check()
 
     async def _reconcile(self) -> None:
         live, runner = await every_live(self._ports), PlanRunner()
-        await _perform("reconcile", reconcile.plans(self._ports, self._settings, live, dry_run=False), runner)
+        await self._perform("reconcile", reconcile.plans(self._ports, self._settings, live, dry_run=False), runner)
         runner.check()
 
     async def _tidy_sources(self) -> None:
@@ -199,7 +211,7 @@ class Service:
 
     async def _warm(self) -> None:
         live, runner = await every_live(self._ports), PlanRunner()
-        self._cannot = await _perform("warm", warm.plans(self._ports, self._settings, live), runner, self._cannot)
+        self._cannot = await self._perform("warm", warm.plans(self._ports, self._settings, live), runner, self._cannot)
         for holder in self.sets.held.values():
             holder.supplier.note_launches(runner.launches)
         runner.check()
@@ -223,25 +235,45 @@ class Service:
             event.log(log, logging.INFO, controller="runs")
         for alarm in report.alarms:
             alarm.log(log, logging.ERROR, controller="runs")
+        self.activity.note("runs", map(_action_of, report.done))
+        self.activity.note("runs", (replace(_action_of(one), is_done=False) for one in report.alarms))
+
+    async def _perform(
+        self, controller: str, plans: AsyncIterator[Plan], runner: PlanRunner, known: Sequence[Action] = ()
+    ) -> list[Action]:
+        """Perform each plan; returns what could not be done. Those in `known` are not reported again. A plan that fails
+        does not stop the others; `runner` has the failures."""
+        cannot: list[Action] = []
+        async for plan in plans:
+            if plan.is_certain:
+                self._report(controller, plan.actions)
+            reported = await runner.perform(plan)
+            self._report(controller, [one for one in reported if one.is_done])
+            cannot += [one for one in reported if not one.is_done]
+        self._report(controller, [one for one in cannot if one not in known])
+        return cannot
+
+    def _report(self, controller: str, actions: Sequence[Action]) -> None:
+        self.activity.note(controller, actions)
+        for one in actions:
+            level = logging.INFO if one.is_done else logging.WARNING
+            log.log(level, one.what, controller=controller, subject=one.subject, reason=one.reason)
 
 
-async def _perform(
-    controller: str, plans: AsyncIterator[Plan], runner: PlanRunner, known: Sequence[Action] = ()
-) -> list[Action]:
-    """Perform each plan; returns what could not be done. Those in `known` are not logged again. A plan that fails does
-    not stop the others; `runner` has the failures."""
-    cannot: list[Action] = []
-    async for plan in plans:
-        if plan.is_certain:
-            _report(controller, plan.actions)
-        reported = await runner.perform(plan)
-        _report(controller, [one for one in reported if one.is_done])
-        cannot += [one for one in reported if not one.is_done]
-    _report(controller, [one for one in cannot if one not in known])
-    return cannot
+def _action_of(event: LogEvent) -> Action:
+    """What a line of the log tells: its first field is what it is about."""
+    fields = dict(event.fields)
+    subject = next((value for name, value in fields.items() if name not in TOLD_LAST), "")
+    others = [f"{name} {value}" for name, value in list(fields.items()) if value != subject]
+    return Action(event.what, subject, ", ".join(others))
 
 
-def _report(controller: str, actions: Iterable[Action]) -> None:
-    for one in actions:
-        level = logging.INFO if one.is_done else logging.WARNING
-        log.log(level, one.what, controller=controller, subject=one.subject, reason=one.reason)
+def _swept(done: LivenessPass) -> Iterator[Action]:
+    for worker in done.sweep.lost:
+        yield Action("lose worker", worker, "its lease ran out")
+    for job in done.rescheduling.requeued:
+        yield Action("reschedule job", job, "its worker was lost")
+    for job in done.rescheduling.given_up:
+        yield Action("give up job", job, "it lost too many workers, or no runner is left", is_done=False)
+    for instance in done.left:
+        yield Action("end instance", instance, "its machine is about to be reclaimed")

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
+from bullpen.history.bookkeeper import book_ended, quietly
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.stopping import close_workers
 from bullpen.model import provision as provisions
@@ -64,6 +65,7 @@ async def down(ports: Ports, settings: Settings, *, tell: Tell = lambda report: 
             break
     gone = [id for id in ended if id not in left]
     await _close_workers(ports, settings, gone)
+    await quietly(book_ended(ports))
     listed, trouble = await _deregistered(ports, settings)
     if settings.engines.pool == "embedded":
         # SQS does not allow the name of a deleted queue for a minute. There the tickets of the ended machines stay: a

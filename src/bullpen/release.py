@@ -12,13 +12,14 @@ import asyncio
 from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict
+from bullpen.history.bookkeeper import book_moved_on, quietly
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CREATED, IDLE, LIVE, TERMINATED, Instance, InstanceFate
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import Provision
 from bullpen.model.times import later
-from bullpen.model.transition import Change
+from bullpen.model.transition import STORY_LENGTH, Change
 from bullpen.pool import busy, debts, lifecycle, offering
 from bullpen.ports import Ports
 
@@ -65,6 +66,8 @@ async def release(
         # Clean or ended, nothing runs there any more: no result of a job can come.
         await jobs.conclude(ports, settings, run_id, by=by, why=OVER, running=True)
     await debts.pay_due(ports, settings, TAKE_OVER, by=by)
+    # Every other release of a machine: until then its story has all of its steps.
+    await quietly(book_moved_on(ports, [one for one in landed if _is_to_be_booked(one)]))
 
     def having(*some: InstanceFate) -> tuple[str, ...]:
         return tuple(id for id, fate in fates.items() if fate in some)
@@ -77,6 +80,11 @@ async def release(
         duration=loop.time() - began,
         busy=having(InstanceFate.BUSY),
     )
+
+
+def _is_to_be_booked(given_back: Instance) -> bool:
+    """A use takes four steps, and a booking is due after six: half of the releases ask nothing."""
+    return given_back.version % STORY_LENGTH >= STORY_LENGTH // 2
 
 
 async def _decide(ports: Ports, settings: Settings, found: list[Provision], by: str) -> list[Provision]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from builders import Walk
+from builders import NOW, Walk
 from bullpen.model.instance import Instance
-from bullpen.ports import TOGETHER_LIMIT, Records
+from bullpen.model.usage import Booking, Meter, Owner
+from bullpen.ports import TOGETHER_LIMIT, History, Records
 
 
 async def land(records: Records, walk: Walk) -> Instance:
@@ -29,3 +30,9 @@ async def land_all(records: Records, walks: Sequence[Walk]) -> list[Instance]:
 
 async def stored(records: Records, instance_id: str) -> Instance:
     return (await records.instances([instance_id]))[instance_id]
+
+
+async def book_to_their_ends(history: History, *ids: str) -> None:
+    """Nothing of these machines is left to be booked: a purge may remove them."""
+    over = [Meter(id, 1, NOW, Owner.CLEANING, 1, over=True) for id in ids]
+    assert await history.book([Booking(None, meter, ()) for meter in over]) == [True] * len(ids)

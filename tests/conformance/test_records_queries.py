@@ -50,8 +50,8 @@ from bullpen.model.provision import (
 )
 from bullpen.model.signal import Heartbeat, Kind, Pulse
 from bullpen.model.ticket import UsageClass
-from bullpen.ports import Delta, InstanceGroup, Records, Signals
-from conformance.landing import land, land_all
+from bullpen.ports import Delta, History, InstanceGroup, Records, Signals
+from conformance.landing import book_to_their_ends, land, land_all
 
 
 def ids(found: list[Instance] | list[Provision]) -> list[str]:
@@ -462,9 +462,10 @@ async def test_thousands_of_terminated_records_show_up_in_no_query(records: Reco
 
 @pytest.mark.purging
 async def test_a_record_is_purged_from_its_time_on_with_its_story_and_its_reports(
-    records: Records, signals: Signals
+    records: Records, signals: Signals, history: History
 ) -> None:
     ended = await land(records, buried("i-1", purge_at=later(60)))
+    await book_to_their_ends(history, "i-1")
     alive = await land(records, on_offer("i-2"))
     for instance in (ended, alive):
         await signals.report(a_signal(instance, Kind.OK))
@@ -490,15 +491,24 @@ async def test_a_settled_provision_is_purged(records: Records) -> None:
 
 
 @pytest.mark.purging
-async def test_a_purge_takes_at_most_its_limit(records: Records) -> None:
+async def test_an_instance_that_is_not_booked_to_its_end_stays_a_day_longer(records: Records) -> None:
+    await land(records, buried("i-1", purge_at=later(60)))
+    assert await records.purge(later(86_459), 10) == 0
+    assert await records.purge(later(86_460), 10) == 1
+
+
+@pytest.mark.purging
+async def test_a_purge_takes_at_most_its_limit(records: Records, history: History) -> None:
     for number in range(5):
         await land(records, buried(f"i-{number}", purge_at=later(60)))
+    await book_to_their_ends(history, *(f"i-{number}" for number in range(5)))
     assert [await records.purge(later(60), 2) for _ in range(4)] == [2, 2, 1, 0]
 
 
 @pytest.mark.purging
-async def test_a_purged_id_may_be_registered_again(records: Records) -> None:
+async def test_a_purged_id_may_be_registered_again(records: Records, history: History) -> None:
     await land(records, buried(purge_at=later(60)))
+    await book_to_their_ends(history, "i-1")
     await records.purge(later(60), 10)
     again = await land(records, registered())
     assert again == replace(again, version=1)

@@ -15,8 +15,8 @@ from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.signal import Heartbeat, direct_key
 from bullpen.model.transition import Change, Check, Guard
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Card, Code, Rejected, Worker, WorkerFate
-from bullpen.ports import TOGETHER_LIMIT, HeldLease, Records, Signals, Workers
-from conformance.landing import land
+from bullpen.ports import TOGETHER_LIMIT, HeldLease, History, Records, Signals, Workers
+from conformance.landing import book_to_their_ends, land
 from conformance.leases import KEY, a_beat, accepted, assign, clean_up, lose, lost, settle, stop, stored, submitted
 
 
@@ -550,12 +550,13 @@ async def test_a_first_beat_with_a_purged_key_begins_in_a_later_epoch_than_the_k
 
 @pytest.mark.purging
 async def test_a_bare_heartbeat_after_the_purge_of_its_instance_begins_in_a_later_epoch(
-    records: Records, signals: Signals, workers: Workers
+    records: Records, signals: Signals, workers: Workers, history: History
 ) -> None:
     key = direct_key("i-1")
     await signals.beat(Heartbeat("i-1", NOW, 1))
     await workers.describe(key, Card(pid=1))
     await land(records, buried("i-1", purge_at=later(60)))
+    await book_to_their_ends(history, "i-1")
     assert await records.purge(later(60), 10) == 1
     assert await workers.cards([key]) == {}
     await signals.beat(Heartbeat("i-1", later(90), 2))
@@ -564,9 +565,10 @@ async def test_a_bare_heartbeat_after_the_purge_of_its_instance_begins_in_a_late
 
 @pytest.mark.purging
 async def test_the_workers_of_a_purged_instance_stay_until_their_own_time(
-    records: Records, signals: Signals, workers: Workers
+    records: Records, signals: Signals, workers: Workers, history: History
 ) -> None:
     await land(records, buried("i-1", purge_at=later(60)))
+    await book_to_their_ends(history, "i-1")
     worker = await accepted(workers)
     await signals.beat(Heartbeat("i-1", NOW, 1))
     assert await records.purge(later(60), 10) == 1

@@ -416,7 +416,18 @@ async def test_status_counts_instances_and_workers_and_lists_the_loops(tmp_path:
         shown = (await house.ask("GET", "/v1/status")).json()
         assert shown["counts"] == {"small": {"running": 1}}
         assert [(one["active"], one["inactive"]) for one in shown["workers"]] == [(1, 0)]
-        usual = {"infrastructure", "debts", "sweep", "reap", "reconcile", "warm", "health", "sources"}
+        usual = {
+            "infrastructure",
+            "debts",
+            "sweep",
+            "reap",
+            "reconcile",
+            "warm",
+            "health",
+            "sources",
+            "history",
+            "activity",
+        }
         assert set(shown["loops"]) == usual
         assert (await house.ask("GET", "/readyz")).status_code == 200
 

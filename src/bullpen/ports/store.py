@@ -1,7 +1,7 @@
 """The store: records, what agents report, and what refresh saw before."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from bullpen.errors import Conflict
@@ -16,6 +16,9 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.signal import Heartbeat, Pulse, Signal
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.model.transition import Change, Check, StoryLine
+
+UNBOOKED_STAYS = timedelta(days=1)
+"""How long after its `purge_at` an instance stays whose time is not booked: only there its story still is."""
 
 TOGETHER_LIMIT = 100
 """Changes and checks that may land together: what a DynamoDB transaction holds. Every engine keeps to it."""
@@ -139,12 +142,14 @@ class Records(Protocol):
         """The rotation of every class that ever had one, by class; those that are over, too. Consistent; one that
         cannot be read is missing."""
 
-    async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
-        """The last `STORY_LENGTH` steps of each record of any kind, oldest first."""
+    async def stories(self, ids: Sequence[str], kind: type[Any] | None = None) -> dict[str, list[StoryLine]]:
+        """The last `STORY_LENGTH` steps of each record of any kind, oldest first. If all are of one `kind`, name it: an
+        engine that keeps each kind in its own place looks there only."""
 
     async def purge(self, now: datetime, limit: int) -> int:
         """Remove records of every kind whose `purge_at` has passed, with what belongs to them: stories, signals, cards,
-        logs. A worker that still owes its lost jobs stays. Engines with a TTL answer 0."""
+        logs. A worker that still owes its lost jobs stays; an instance that is not booked to its end (`History.book`)
+        stays for `UNBOOKED_STAYS`. Engines with a TTL answer 0."""
 
 
 class Signals(Protocol):

@@ -1,7 +1,7 @@
 """Refresh: desired against actual. Idempotent, every action with its reason, and a dry run for all of it.
 
     infrastructure → queues → debts → overdue → machines, records and registrations → tickets → leases → workflow runs
-    → scale sets → warm → stranded jobs → purge
+    → scale sets → warm → stranded jobs → time of machines → purge
 
 Each phase reads, plans and performs before the next one reads, so that one refresh completes work that takes several
 phases.
@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
+from bullpen.history import activity
+from bullpen.history.bookkeeper import book_ended, book_moved_on, forget, quietly
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import clock_skew
 from bullpen.pool.live_instances import every_live
@@ -69,7 +71,10 @@ async def refresh(
     for id in await jobs.give_up_stranded(ports, settings, by=BY, dry_run=dry_run):
         note([Action("give up", id, "its run has no runner")])
     if not dry_run:
+        await quietly(book_ended(ports))
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
+        await quietly(forget(ports, settings))
+        await activity.note(ports, BY, actions)
         await tidy(ports, settings)
     runner.check(actions)
     return actions
@@ -81,6 +86,8 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool, adopt: Collect
     async for plan in reap.decisions(ports, settings):
         yield plan
     live = await every_live(ports)
+    if not dry_run:
+        await quietly(book_moved_on(ports, live))
     has_acted = False  # the pool is read again only if a plan changed something
     async for plan in reap.plans(ports, settings, live):
         yield plan

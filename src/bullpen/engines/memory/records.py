@@ -23,7 +23,7 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
-from bullpen.ports.store import Delta, InstanceGroup
+from bullpen.ports.store import UNBOOKED_STAYS, Delta, InstanceGroup
 
 
 class MemoryRecords:
@@ -157,7 +157,7 @@ class MemoryRecords:
         return {one.resource_class: one for one in self._tables.rotations.values()}
 
     @request("records.stories")
-    def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
+    def stories(self, ids: Sequence[str], kind: type[Any] | None = None) -> dict[str, list[StoryLine]]:
         return {id: list(self._tables.stories.get(id, ())) for id in ids}
 
     @request("records.purge")
@@ -169,7 +169,8 @@ class MemoryRecords:
             tables.worker_indexes.purgeable,
             tables.job_indexes.purgeable,
         )
-        gone = [one for index in indexes for one in index.up_to(now) if tables.holds(one)][:limit]
+        over = [one for index in indexes for one in index.up_to(now) if tables.holds(one)]
+        gone = [one for one in over if one.id not in tables.unbooked or one.purge_at <= now - UNBOOKED_STAYS][:limit]
         for record in gone:
             tables.remove(record)
             if isinstance(record, Instance):

@@ -38,9 +38,10 @@ from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, UsageClass, matches
-from bullpen.model.times import to_micros
+from bullpen.model.times import MICROSECOND, to_micros
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.ports import TOGETHER_LIMIT, Delta, InstanceGroup
+from bullpen.ports.store import UNBOOKED_STAYS
 
 _INSTANCE = f"SELECT {', '.join(INSTANCES.columns)} FROM instances"
 _PROVISION = f"SELECT {', '.join(PROVISIONS.columns)} FROM provisions"
@@ -87,6 +88,7 @@ ALL_ROTATIONS = f"SELECT {', '.join(ROTATIONS.columns)} FROM rotations ORDER BY 
 KNOWN = "SELECT 1 FROM instances WHERE id = ?"
 STORY = f"SELECT {STORY_COLUMNS} FROM stories WHERE record_id = ? ORDER BY version"
 OVER_JOBS = "SELECT id, fence FROM jobs WHERE purge_at <= ? ORDER BY purge_at LIMIT ?"
+BOOKED = "AND booked = 1"
 SETTLED = "AND lost_epoch <= settled_epoch"
 
 _INSTANCE_TYPE = INSTANCES.columns.index("instance_type")
@@ -223,7 +225,7 @@ class SqliteRecords(SqlitePort):
     async def rotations(self) -> dict[str, Rotation]:
         return {one.resource_class: one for one in await self._select(ROTATIONS, ALL_ROTATIONS)}
 
-    async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
+    async def stories(self, ids: Sequence[str], kind: type[Any] | None = None) -> dict[str, list[StoryLine]]:
         def read(snapshot: Snapshot) -> dict[str, list[Row]]:
             return {id_: snapshot.execute(STORY, (id_,)).fetchall() for id_ in ids}
 
@@ -246,7 +248,9 @@ def _record_or_conflict(landing: PreparedChange, outcome: Row | Conflict | Refus
 
 
 def _purge(transaction: Transaction, now: int, limit: int, jobs: list[str]) -> int:
-    instances = _delete_due(transaction, "instances", now, limit)
+    instances = _delete_due(transaction, "instances", now, limit, BOOKED)
+    if len(instances) < limit:
+        instances += _delete_due(transaction, "instances", now - UNBOOKED_STAYS // MICROSECOND, limit - len(instances))
     transaction.executemany("DELETE FROM signals WHERE instance_id = ?", instances)
     # Other workers of an instance leave in their own time: jobs may still be bound to them. So does one that owes.
     direct = [(direct_key(id_),) for (id_,) in instances]

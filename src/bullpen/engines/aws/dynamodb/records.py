@@ -209,9 +209,9 @@ class DynamoRecords:
     async def rotations(self) -> dict[str, Rotation]:
         return {one.resource_class: one for one in await self._every(Rotation)}
 
-    async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
-        kinds = {f"TYPE#{SHAPES[kind].kind}": kind for kind in (*NAMED_ALIKE, *BY_PREFIX.values())}
-        keys = [key_of(kind, id) for id in ids for kind in _kinds_of(id)]
+    async def stories(self, ids: Sequence[str], kind: type[Any] | None = None) -> dict[str, list[StoryLine]]:
+        kinds = {f"TYPE#{SHAPES[each].kind}": each for each in SHAPES}
+        keys = [key_of(each, id) for id in ids for each in ((kind,) if kind else _kinds_of(id))]
         items = await self._table.get_many(keys, only=("story",))
         return {id_of(kinds[item["PK"]["S"]], item): decode_story(item) for item in items}
 
