@@ -23,6 +23,7 @@ SUBJECTS = (
     "claims",
     "embedded",
     "heartbeats",
+    "scraping",
     "sweeping",
     "noticing",
     "rescheduling",

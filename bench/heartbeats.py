@@ -36,13 +36,13 @@ ROOT = Path(__file__).parents[1]
 def served(sizes: Sequence[int] = (10_000, BUDGETED), seconds: float = SECONDS) -> Iterator[Row]:
     for size in sizes:
         with a_home() as home:
-            asyncio.run(_one_worker(home))
+            asyncio.run(one_worker(home))
             populate(home, size, SystemClock().now(), LEASE)
-            with _serving(home) as serve, _drumming(serve.port, size) as drummer:
+            with serving(home) as serve, drumming(serve.port, size) as drummer:
                 yield from _rows(serve, drummer, size, seconds)
 
 
-def _rows(serve: "_Serve", drummer: "_Drummer", size: int, seconds: float) -> Iterator[Row]:
+def _rows(serve: "ServedHome", drummer: "BeatProcess", size: int, seconds: float) -> Iterator[Row]:
     budgeted = size == BUDGETED
     name = f"heartbeats over HTTP, {size:,} workers"
     for order, connections, target, most in (
@@ -61,20 +61,20 @@ def _rows(serve: "_Serve", drummer: "_Drummer", size: int, seconds: float) -> It
     yield row(f"{subject}: longest", found["max"] * 1000, "ms")
 
 
-def _cost(serve: "_Serve", drummer: "_Drummer", order: str) -> tuple[float, float]:
+def _cost(serve: "ServedHome", drummer: "BeatProcess", order: str) -> tuple[float, float]:
     """Seconds of the processor for one beat, and beats a second."""
     before = serve.cpu()
     found = drummer.obey(order)
     return (serve.cpu() - before) / found["accepted"], found["rate"]
 
 
-async def _one_worker(home: Path) -> None:
+async def one_worker(home: Path) -> None:
     async with embedded(home, Settings()) as ports:
         await register(ports, 1, LEASE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Serve:
+class ServedHome:
     pid: int
     port: int
 
@@ -85,7 +85,7 @@ class _Serve:
 
 
 @dataclass(frozen=True, slots=True)
-class _Drummer:
+class BeatProcess:
     process: subprocess.Popen[str]
 
     def obey(self, order: str) -> dict[str, float]:
@@ -101,7 +101,7 @@ class _Drummer:
 
 
 @contextmanager
-def _serving(home: Path) -> Iterator[_Serve]:
+def serving(home: Path) -> Iterator[ServedHome]:
     command = [str(PROGRAM), "serve", "--home", str(home), "--port", "0", "--json"]
     with _ended(
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=home)
@@ -109,16 +109,16 @@ def _serving(home: Path) -> Iterator[_Serve]:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, "bullpen serve did not start"
-        yield _Serve(process.pid, int(json.loads(line)["url"].rpartition(":")[2]))
+        yield ServedHome(process.pid, int(json.loads(line)["url"].rpartition(":")[2]))
 
 
 @contextmanager
-def _drumming(port: int, workers: int) -> Iterator[_Drummer]:
+def drumming(port: int, workers: int) -> Iterator[BeatProcess]:
     command = [sys.executable, "-m", "bench.drummer", str(port), str(workers)]
     with _ended(
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     ) as process:
-        yield _Drummer(process)
+        yield BeatProcess(process)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from bullpen.config import Limits, ResourceClass, Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import FailureCause
+from bullpen.model import hold as holds
 from bullpen.model.progress import WorkPhase
 from bullpen.model.provision import Origin
 from bullpen.model.report import Lane, ProvisionReport, ReportOutcome
@@ -89,6 +90,20 @@ async def test_the_pool_is_counted_by_class_and_state(tmp_path: Path) -> None:
         assert found.value("bullpen_instances_idle_target", resource_class="small") == 3
         assert found.value("bullpen_instances_max", resource_class="small") == 9
         assert found.value("bullpen_instances_max", resource_class="large") == 2
+
+
+async def test_a_pause_of_the_pool_is_one_of_every_class(tmp_path: Path) -> None:
+    async with a_house(tmp_path, settings=SETTINGS) as house:
+        assert (await scraped(house)).value("bullpen_paused", resource_class="small") == 0
+        paused = holds.PoolPaused(at=house.ports.clock.now(), by="a test", note="", operator="ada")
+        await house.ports.records.apply(holds.pause(holds.absent("large"), paused))
+        await after_a_while()
+        found = await scraped(house)
+        assert found.value("bullpen_paused", resource_class="large") == 1
+        assert found.value("bullpen_paused", resource_class="small") == 0
+        await house.ports.records.apply(holds.pause(holds.absent(""), paused))
+        await after_a_while()
+        assert (await scraped(house)).total("bullpen_paused") == len(SETTINGS.classes)
 
 
 async def test_heartbeats_are_counted_by_result_and_those_of_a_lost_worker_as_resurrected(tmp_path: Path) -> None:
@@ -262,7 +277,7 @@ async def test_no_scrape_reads_every_record(tmp_path: Path) -> None:
         await scraped(house)
         asked = set(faults.requests)
         assert not asked & {"records.live", "records.instances", "workers.listed", "signals.read"}, asked
-        assert faults.requests.total() <= 8 + 2 * len(SETTINGS.classes), faults.requests
+        assert faults.requests.total() <= 9 + 2 * len(SETTINGS.classes), faults.requests
 
 
 # ---- access

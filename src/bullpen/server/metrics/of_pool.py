@@ -53,6 +53,7 @@ def _put_instances(samples: Samples, settings: Settings, read: StoreRead) -> Non
     for name, rules in settings.classes.items():
         samples.put("instances_idle_target", rules.target_at(read.at), name)
         samples.put("instances_max", rules.max_instances or settings.limits.max_instances, name)
+        samples.put("paused", any(one.covers(name) for one in read.pauses), name)
         samples.put("tickets", read.tickets.get(name, 0), name)
     samples.put("pool_instances_max", settings.limits.max_instances)
 

@@ -8,6 +8,7 @@ from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.control import Control
+from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
 from bullpen.model.scale_set import ScaleSet
@@ -32,6 +33,7 @@ class StoreRead:
     waiting: list[Provision]
     owing: list[Instance]
     owing_workers: list[Worker]
+    pauses: list[Pause]
     servers: list[ServiceNote]
     scale_sets: Mapping[str, ScaleSet]
     sessions: Mapping[str, SetSession]
@@ -66,6 +68,7 @@ async def read_store(ports: Ports, settings: Settings) -> StoreRead:
             ports.records.waiting_provisions(MOST_WAITING),
             ports.records.owing_instances(now, MOST_DUE),
             ports.workers.owing(MOST_DUE),
+            ports.records.pauses(),
             ports.health.services(now),
             sets(),
         ]
