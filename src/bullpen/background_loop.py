@@ -8,6 +8,7 @@ run_once ──▶ succeeded: the next pause is the loop's own
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ JITTER = 0.2  # of each pause, either way: replicas that started together do not
 LONGEST_PAUSE = 60.0  # seconds between attempts of a duty that keeps failing
 LONGEST_RUN = 300.0  # seconds for one run of a duty: longer than any engine's own time-outs together
 FAILS_FOR = 30.0  # seconds without a success after which a loop counts as failing
+TURNS_KEPT = 60
 SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
 
 Work = Callable[[], Awaitable[object]]
@@ -46,6 +48,15 @@ class LoopPace:
             self.succeeded_at = ended
         else:
             self.failures += 1
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTurn:
+    """One run of the work: when it began by the event loop's clock, how many seconds it took, and whether it worked."""
+
+    began: float
+    seconds: float
+    works: bool
 
 
 log = get_logger("bullpen.controllers")
@@ -72,6 +83,7 @@ class Loop:
         self._alive_at: float | None = None
         self._woken = asyncio.Event()
         self.pace = LoopPace()
+        self.turns: deque[LoopTurn] = deque(maxlen=TURNS_KEPT)  # the last ones, oldest first
 
     def wake(self) -> None:
         """Work again soon: there is something to do."""
@@ -93,6 +105,7 @@ class Loop:
             self._note_success()
         self._alive_at = asyncio.get_running_loop().time()
         self.pace.note(began, self._alive_at, works=self._times == 0)
+        self.turns.append(LoopTurn(began, self._alive_at - began, self._times == 0))
         return self._times == 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -107,6 +120,11 @@ class Loop:
                         await self._woken.wait()
         finally:
             call_off()
+
+    @property
+    def error(self) -> str:
+        """Why its last run failed; empty if it worked."""
+        return self._error if self._times else ""
 
     def is_alive(self) -> bool:
         """True if it ran recently; False before its first run."""

@@ -35,6 +35,7 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.history.activity import ActivityLog
 from bullpen.history.bookkeeper import Bookkeeper, quietly
+from bullpen.inventory.offers import OfferSamples
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness import LivenessController, LivenessPass
 from bullpen.pool import debts
@@ -99,6 +100,7 @@ class Service:
         self.counts = ControllerCounts()
         self._bookkeeper = Bookkeeper(ports, settings)
         self.activity = ActivityLog(ports, process)
+        self.offers = OfferSamples()
         duties: tuple[tuple[str, float, Work], ...] = (
             ("infrastructure", 300.0, self._mend),  # first at the start; later only accidents open a gap
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
@@ -211,10 +213,20 @@ class Service:
 
     async def _warm(self) -> None:
         live, runner = await every_live(self._ports), PlanRunner()
+        self.offers.note(self._ports.clock.now(), self._settings.classes, live)
         self._cannot = await self._perform("warm", warm.plans(self._ports, self._settings, live), runner, self._cannot)
         for holder in self.sets.held.values():
             holder.supplier.note_launches(runner.launches)
         runner.check()
+
+    @property
+    def process(self) -> str:
+        """What `bullpen status` calls this process."""
+        return self._process
+
+    def debts_put_off(self) -> dict[str, str]:
+        """The records whose debts this process could not pay the last time, and why."""
+        return self._setbacks.reasons()
 
     def _wake_warm(self) -> None:
         """A scale set lacks machines: launch them now."""

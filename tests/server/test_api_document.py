@@ -32,6 +32,7 @@ PUBLIC = sorted(
         *("showSourceLimits", "listMissingBlocks", "sendPack", "sendManifest", "listArtifacts", "readArtifacts"),
         *("showStatus", "listInstances", "showInstance", "showStories"),
         *("listWorkers", "showWorker", "stopWorker", "recordHeartbeat", "recordHeartbeats"),
+        *("showControl", "showSeries"),
         *("openSession", "showSession", "endSession"),
         *("streamEvents", "receiveWebhook", "checkHealth", "checkReadiness", "showMetrics"),
     ]

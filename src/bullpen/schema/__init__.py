@@ -1,6 +1,7 @@
 """The JSON of Bullpen: one struct for each thing that the command line (`--json`) and the HTTP API speak of.
 
-    answers    instance, job, worker, provision, release, run, status, story, why, plan, queue, operation, upkeep, error
+    answers    instance, job, worker, provision, release, run, status, story, why, plan, queue, control,
+               series, session, operation, upkeep, error
     agent      what only agents are answered
     requests   what the HTTP API is asked; its bounds are in `bullpen.model.limits`
 

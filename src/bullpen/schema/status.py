@@ -85,10 +85,10 @@ class FailingLoopAnswer(AnswerBody, frozen=True):
 class RateLimitAnswer(AnswerBody, frozen=True):
     """Requests that GitHub still allows the pool's credentials."""
 
-    resource: str
-    limit: int
-    remaining: int
-    resets_at: str
+    resource: Annotated[str, Meta(description="Kind of requests, as GitHub calls it.")]
+    limit: Annotated[int, Meta(description="How many it allows until the limit resets.")]
+    remaining: Annotated[int, Meta(description="How many of them are left.")]
+    resets_at: Annotated[Time, Meta(description="When the limit resets.")]
 
 
 class SettingsAnswer(AnswerBody, frozen=True):

@@ -29,6 +29,7 @@ from bullpen.server.problems import Problem, of_error, of_http
 from bullpen.server.routes import (
     agent_files,
     agents,
+    control,
     dashboard,
     github,
     health,
@@ -39,6 +40,7 @@ from bullpen.server.routes import (
     pool,
     registration,
     runs,
+    series,
     session,
     sources,
     tokens,
@@ -117,7 +119,7 @@ def _with_headers(send: Any, others: list[tuple[bytes, bytes]]) -> Any:
 def _litestar() -> Litestar:
     """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
     comes with the requests."""
-    of_operators = (runs, operations, jobs, sources, pool, workers)
+    of_operators = (runs, operations, jobs, sources, pool, control, series, workers)
     of_people = (session, health, metrics, dashboard)
     modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, *of_people)
     return Litestar(

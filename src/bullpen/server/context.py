@@ -29,6 +29,7 @@ from bullpen.server.metrics.exposition import Metrics
 from bullpen.server.operations import Operations
 from bullpen.server.problems import Problem
 from bullpen.server.readiness import Readiness
+from bullpen.server.runner_versions import RunnerVersions
 from bullpen.settings.reloading import Reloader
 
 REMEMBERED = 1000  # deliveries, and repositories
@@ -58,6 +59,7 @@ class Context:
     long_poll: LongPoll = field(init=False)
     events: Events = field(init=False)
     readiness: Readiness = field(init=False)
+    runner_versions: RunnerVersions = field(init=False)
     logins: LoginLimits = field(default_factory=LoginLimits)
     metrics: Metrics = field(init=False)  # set by the application, which has what they count
 
@@ -67,6 +69,7 @@ class Context:
         self.long_poll = LongPoll(self.ports)
         self.events = Events(self.ports, self.operations)
         self.readiness = Readiness(self.ports)
+        self.runner_versions = RunnerVersions(self.ports)
 
     def speaker(self, request: Asking) -> Speaker:
         """The caller that `gate` admitted. Raise a 401 where an endpoint is open and the caller has no token."""

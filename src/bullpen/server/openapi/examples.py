@@ -19,6 +19,7 @@ from bullpen.model.worker import State as WorkerState
 from bullpen.schema import (
     agent,
     base,
+    control,
     instance,
     job,
     operation,
@@ -26,6 +27,7 @@ from bullpen.schema import (
     release,
     requests,
     run,
+    series,
     session,
     sources,
     status,
@@ -218,6 +220,41 @@ EXAMPLES: dict[str, Example] = {
             ]
         ),
         HeartbeatBatch([BEAT, BEAT]),
+    ),
+    "showControl": Example(
+        control.ControlsAnswer(
+            loops=[
+                control.LoopAnswer(
+                    "serve on pool-1 (4711)",
+                    "debts",
+                    1.0,
+                    True,
+                    ENDED,
+                    0.004,
+                    [control.LoopTurnAnswer(ENDED, 0.004, True)],
+                    False,
+                    "",
+                )
+            ],
+            debts=[control.OwedAnswer(INSTANCE, story.DebtKind.OFFER, LATER, "its agent")],
+            more_debts=False,
+            hold="",
+            protection=[],
+            holds=[],
+            rate_limits=[],
+            runner_version=control.RunnerVersionAnswer("2.329.0", LATER),
+            store=control.StoreAnswer(True, control.StoreKind.SQLITE),
+            replicas=[control.ReplicaAnswer("serve on pool-1 (4711)", ENDED)],
+        )
+    ),
+    "showSeries": Example(
+        series.SeriesAnswer(
+            BEGAN,
+            ENDED,
+            BEGAN,
+            [series.ClassSeries("small", 1, 2, 0, 0, [series.MinuteAnswer(BEGAN, 1, 2, 0, 0, 0.14, 0.14, 3)])],
+            [series.MarkAnswer(ENDED, "end", INSTANCE, "no heartbeat for 41 s")],
+        )
     ),
     "openSession": Example(session.SessionAnswer("dashboard", Scope.OPERATE, LATER), session.LogIn("bpo_EXAMPLE")),
     "showSession": Example(session.SessionAnswer("dashboard", Scope.OPERATE, LATER)),
