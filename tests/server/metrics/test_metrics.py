@@ -133,6 +133,21 @@ async def test_turns_and_failures_of_each_loop_are_counted_and_their_age_is_show
         assert {one["loop"] for one in found.labels("bullpen_loop_failing")} == {loop.name for loop in service.loops}
 
 
+async def test_a_loop_that_fails_is_counted_and_then_shown_as_failing(tmp_path: Path) -> None:
+    memory, faults = Memory(), Faults()
+    async with a_house(tmp_path, ports=memory.ports(LoopClock(), SeededChance(), faults)) as house:
+        loop = next(one for one in house.context.service.loops if one.name == "debts")
+        faults.rates = Rates(lost_request=1.0)
+        for _ in range(5):
+            assert not await loop.run_once()
+            await asyncio.sleep(10)
+        found = await scraped(house)
+        assert found.value("bullpen_loop_turns_total", loop="debts") == 5
+        assert found.value("bullpen_loop_failures_total", loop="debts") == 5
+        assert found.value("bullpen_loop_failing", loop="debts") == 1
+        assert found.value("bullpen_loop_last_success_age_seconds", loop="debts") is None
+
+
 async def test_requests_to_services_are_shown_by_call_and_result(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         house.ports.traffic.note("ec2", "CreateFleet", RequestResult.THROTTLED)
@@ -149,8 +164,9 @@ async def test_provisions_of_other_processes_are_counted_once_from_their_reports
     async with a_house(tmp_path, settings=SETTINGS, ports=ports_with(history, memory)) as house:
         assert (await scraped(house)).value("bullpen_provisions_total", resource_class="small", outcome="met") == 0
         await asyncio.sleep(100)
+        kept = Lane("i-8", Origin.SELECTED, picked=0.1, claimed=0.2, registered=0.3, kept=True)
         lost = Lane("i-9", Origin.SELECTED, picked=0.1, claimed=0.2, reason="no signal", fate="terminating")
-        failed = {"outcome": ReportOutcome.FAILED, "cause": FailureCause.CAPACITY, "lanes": (lost,)}
+        failed = {"outcome": ReportOutcome.FAILED, "cause": FailureCause.CAPACITY, "lanes": (lost, kept)}
         history.all = [a_report(house, "p-1"), a_report(house, "p-2", 50, **failed)]
         for _ in range(2):  # what is within the overlap is read again, and counted once
             await after_a_while()
@@ -167,6 +183,7 @@ async def test_provisions_of_other_processes_are_counted_once_from_their_reports
         assert found.value("bullpen_pickup_verdicts_total", verdict="put-back") == 12
         discarded = {"origin": "selected", "reached": "claimed", "fate": "terminating"}
         assert found.value("bullpen_runners_discarded_total", **discarded) == 1
+        assert found.total("bullpen_runners_discarded_total") == 1
         assert found.value("bullpen_provision_duration_seconds_sum", outcome="met") == 2
         assert found.value("bullpen_provision_stage_seconds_count", stage="create") == 2
         await asyncio.sleep(1000)
@@ -199,7 +216,7 @@ async def test_many_and_hostile_names_make_neither_more_series_nor_other_lines(t
         before = (await scraped(house)).size
         for number in range(600):
             await land(house.ports.records, on_offer(f"i-{number}", resource_class=f"class-{number}{HOSTILE}"))
-            house.ports.traffic.note("github", f"GET {number}{HOSTILE}", RequestResult.OK)
+            house.ports.traffic.note("github", f"GET {number}{3 * HOSTILE}", RequestResult.OK)
         lane = Lane("i-1", Origin.CREATED, reason=HOSTILE, fate=HOSTILE)
         history.all = [
             a_report(house, f"p-{n}{HOSTILE}", resource_class=f"r-{n}{HOSTILE}", run_id=HOSTILE, lanes=(lane,))
