@@ -7,16 +7,18 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 PATIENCE = 120.0  # seconds; what is waited for takes far less
 PROGRAM = "import sys; from bullpen.cli import main; sys.exit(main())"
+T = TypeVar("T")
 CHECKOUT = (sys.executable, "-c", PROGRAM)
 
 
@@ -50,6 +52,15 @@ class ServeProcess:
     def end(self) -> int:
         self.process.terminate()
         return self.process.wait(PATIENCE)
+
+
+def until(look: Callable[[], T | None]) -> T:
+    """Look again until the answer is true."""
+    end = time.monotonic() + PATIENCE
+    while not (found := look()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+    return found
 
 
 def command(home: Path, *arguments: str, program: Sequence[str] = CHECKOUT) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from builders import claim, done, expire, on_offer, running
+from bullpen import operate
 from bullpen.auth.tokens import Scope
 from bullpen.errors import Unavailable
 from bullpen.model.instance import Instance
@@ -236,7 +237,7 @@ async def test_a_stream_begins_with_everything_and_says_when_that_was_told(tmp_p
             async with watching(house) as one:
                 said = await one.seen(5)
                 assert kinds(said)[-1] == "ready"
-                assert sorted(kinds(said)) == sorted(["instance", "instance", "job", "workers", "silent", "ready"])
+                assert sorted(kinds(said)) == ["holds", "instance", "instance", "job", "ready", "silent", "workers"]
                 assert data(said, "ready") == [{"instances": 2, "jobs": 1}]
 
 
@@ -316,6 +317,18 @@ async def test_silent_workers_and_machines_that_leave_are_told_as_they_are_notic
             said = await one.seen(20)
             (silent,) = data(said, "silent")
             assert [worker["instanceId"] for worker in silent["workers"]] == ["i-1"]
+
+
+async def test_a_pause_and_its_end_are_told(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        ports, settings = house.ports, house.context.settings
+        async with watching(house) as one:
+            assert data(await one.seen(5), "holds") == [{"holds": []}]
+            await operate.pause(ports, settings, "small", "an upgrade", operator="ann")
+            (told,) = data(await one.seen(5), "holds")
+            assert [(hold["resourceClass"], hold["note"]) for hold in told["holds"]] == [("small", "an upgrade")]
+            await operate.resume(ports, settings, "small", operator="ann")
+            assert data(await one.seen(5), "holds") == [{"holds": []}]
 
 
 async def test_all_watchers_get_the_same_bytes(tmp_path: Path) -> None:

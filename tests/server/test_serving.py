@@ -6,28 +6,18 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from free_ports import a_free_port
-from server.served import PATIENCE, ServeProcess, a_server, command, end_pool, environment
+from server.served import PATIENCE, ServeProcess, a_server, command, end_pool, environment, until
 
 pytestmark = pytest.mark.slow
-T = TypeVar("T")
-
-
-def until(look: Callable[[], T | None]) -> T:
-    """Look again until the answer is true."""
-    end = time.monotonic() + PATIENCE
-    while not (found := look()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
-    return found
 
 
 def raw(served: ServeProcess, *parts: bytes) -> bytes:

@@ -9,6 +9,7 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.schema.event import (
     EventKind,
     GoneEvent,
+    HoldsEvent,
     LeasesEvent,
     ReadyEvent,
     SilentEvent,
@@ -25,6 +26,7 @@ EventData: TypeAlias = (
     | Operation
     | WorkersEvent
     | SilentEvent
+    | HoldsEvent
     | LeasesEvent
     | GoneEvent
     | TroubleEvent
@@ -39,6 +41,7 @@ KINDS: dict[str, Any] = {  # msgspec takes unions, too
     EventKind.TROUBLE: TroubleEvent,
     EventKind.SILENT: SilentEvent,
     EventKind.LEASES: LeasesEvent,
+    EventKind.HOLDS: HoldsEvent,
     EventKind.READY: ReadyEvent,
 }
 

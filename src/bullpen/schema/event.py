@@ -4,12 +4,13 @@ instance    InstanceAnswer         operation    Operation
 job         JobAnswer              gone         GoneEvent
 workers     WorkersEvent           trouble      TroubleEvent
 silent      SilentEvent            ready        ReadyEvent
-leases      LeasesEvent
+leases      LeasesEvent            holds        HoldsEvent
 """
 
 from enum import StrEnum
 
 from bullpen.schema.base import AnswerBody, Time
+from bullpen.schema.hold import HoldAnswer
 from bullpen.schema.status import DomainAnswer
 from bullpen.schema.worker import SilentWorker
 
@@ -23,6 +24,7 @@ class EventKind(StrEnum):
     TROUBLE = "trouble"
     SILENT = "silent"
     LEASES = "leases"
+    HOLDS = "holds"
     READY = "ready"
 
 
@@ -36,6 +38,12 @@ class SilentEvent(AnswerBody, frozen=True):
     """The workers that missed their lease have changed: all that are suspect or lost now, as in the status."""
 
     workers: list[SilentWorker]
+
+
+class HoldsEvent(AnswerBody, frozen=True):
+    """The pauses have changed: all that are in force now."""
+
+    holds: list[HoldAnswer]
 
 
 class LeaseAnswer(AnswerBody, frozen=True):

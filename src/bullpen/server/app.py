@@ -46,14 +46,16 @@ from bullpen.server.routes import (
     tokens,
     workers,
 )
+from bullpen.server.shared_answers import SharedAnswers, date_header
 from bullpen.structured_log import get_logger
 
+BROWSER = frozenset((b"cookie", b"sec-fetch-site"))
 OF_BROWSERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
     (b"cache-control", b"no-store"),
 ]
-"""Headers of what a browser with a cookie gets: a log or an artifact is not a page, and stays in no cache."""
+"""Headers of what a browser gets: a log or an artifact is not a page, and stays in no cache."""
 
 log = get_logger("bullpen.server")
 
@@ -66,12 +68,12 @@ class ServerApp:
         context.metrics = Metrics(context.ports, context.service, self.heartbeats, context.events.count)
         self.gate = RequestGate(context.doorkeeper, context.admission)
         self._context = context
-        self._rest = _litestar()
+        self._rest = SharedAnswers(_litestar())
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            has_cookie = any(name == b"cookie" for name, _ in scope["headers"])
-            send = _with_headers(send, OF_BROWSERS if has_cookie else [])
+            is_of_browser = any(name in BROWSER for name, _ in scope["headers"])
+            send = _with_headers(send, [*OF_BROWSERS, date_header(self._context.ports.clock)] if is_of_browser else [])
             state = {**scope.get("state", {}), "context": self._context}
             if b"%" in (raw := scope.get("raw_path") or b""):
                 scope["path"] = routed(raw)

@@ -2,7 +2,8 @@
 
     instances, jobs     by version: of those that are known, a read costs their number, and nothing else
     leases              at most once a second, the renewed ones in one event: beats never travel one by one
-    workers, silent     few rows each; told when they differ from what was told
+    workers, silent,    few rows each; told when they differ from what was told
+    holds
     operations          of this process, and of others of this home
 
 Each event is encoded once, for all streams. The beginning of a stream is made of the same bytes.
@@ -25,7 +26,17 @@ from bullpen.model.ticket import format_time
 from bullpen.model.times import EPOCH
 from bullpen.ports import Delta, HeldLease, Ports
 from bullpen.schema.base import AnswerBody
-from bullpen.schema.event import EventKind, GoneEvent, LeaseAnswer, LeasesEvent, ReadyEvent, SilentEvent, WorkersEvent
+from bullpen.schema.event import (
+    EventKind,
+    GoneEvent,
+    HoldsEvent,
+    LeaseAnswer,
+    LeasesEvent,
+    ReadyEvent,
+    SilentEvent,
+    WorkersEvent,
+)
+from bullpen.schema.hold import holds_of
 from bullpen.schema.instance import instance_of
 from bullpen.schema.job import job_of
 from bullpen.schema.operation import Operation, OperationState
@@ -75,6 +86,7 @@ class LivePool:
             self._leases_at = now
             silent = [silent_worker_of(one) for one in await silences(self._ports)]
             self._take_small(EventKind.SILENT, "", SilentEvent(silent))
+            self._take_small(EventKind.HOLDS, "", HoldsEvent(holds_of(await self._ports.records.pauses())))
             await self._take_leases()
         news, self._news = self._news, {}
         return [*news.values()]
