@@ -21,6 +21,7 @@ from bullpen.model.report import Lane, ProvisionReport, ReportOutcome
 from bullpen.model.ticket import UsageClass
 from bullpen.model.times import later
 from bullpen.ports import HistoryPage, NoHistory, Ports, RequestResult
+from bullpen.server.load_limits import Admission
 from bullpen.server.metrics.catalogue import FAMILIES, SeriesKind
 from bullpen.server.metrics.exposition import STORE_ANSWERS, VALID_FOR
 from bullpen.server.metrics.samples import LONGEST_LABEL, MOST_SERIES
@@ -285,6 +286,24 @@ async def test_scrapes_at_the_same_time_and_within_a_second_share_one_read(tmp_p
         await after_a_while()
         await scraped(house)
         assert faults.requests["records.census"] == 2
+
+
+async def test_a_server_under_load_still_answers_scrapes(tmp_path: Path) -> None:
+    async with a_house(tmp_path, admission=Admission(requests=0)) as house:
+        assert (await house.ask("GET", "/v1/status")).status_code == 429
+        assert (await scraped(house)).value("bullpen_store_up") == 1
+
+
+async def test_an_unexpected_error_of_the_store_is_a_store_that_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_house(tmp_path) as house:
+
+        async def broken() -> None:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(house.ports.workers, "census", broken)
+        assert (await scraped(house)).value("bullpen_store_up") == 0
 
 
 async def test_no_scrape_reads_every_record(tmp_path: Path) -> None:

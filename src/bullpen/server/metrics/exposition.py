@@ -1,4 +1,4 @@
-"""The answer to a scrape: one read of the store for all that ask at the same time, and within a second.
+"""The answer to a scrape: one for all that ask at the same time, and within a second.
 
 A store that cannot be read is no error of the scrape: `bullpen_store_up` is 0, the series of the pool are missing, and
 those of the process are there. Prometheus then alerts on the one and keeps the others.
@@ -39,17 +39,26 @@ class Metrics:
         self._heartbeats = heartbeats
         self._streams = streams
         self._reading = asyncio.Lock()
-        self._read: StoreRead | None = None
-        self._read_at: float | None = None
-        self._lasted = 0.0
+        self._text = ""
+        self._made_at: float | None = None
         self._trouble = ""
         self._reports = ReportTally(ports.clock.now())
         # Registered with no registry of the library's own: two servers of one process must not share numbers.
         self._process = ProcessCollector(registry=None)
 
     async def answer(self, settings: Settings) -> str:
-        """The text of a scrape."""
-        read, lasted = await self._store(settings)
+        """The text of a scrape. Those who wait for the lock get what the first one has made: however many ask, they
+        cost no more than one a second, so no load limit refuses them."""
+        loop = asyncio.get_running_loop()
+        async with self._reading:
+            if self._made_at is None or loop.time() - self._made_at >= VALID_FOR:
+                began = loop.time()
+                read = await self._try_read(settings)
+                self._text = self._made(settings, read, loop.time() - began)
+                self._made_at = loop.time()
+            return self._text
+
+    def _made(self, settings: Settings, read: StoreRead | None, lasted: float) -> str:
         samples = Samples()
         samples.put("store_up", read is not None)
         samples.put("store_read_seconds", lasted)
@@ -63,27 +72,17 @@ class Metrics:
         registry.register(_Collected(self._process, samples))
         return generate_latest(registry).decode()
 
-    async def _store(self, settings: Settings) -> tuple[StoreRead | None, float]:
-        """Those who wait for the lock find what the first one has read."""
-        loop = asyncio.get_running_loop()
-        async with self._reading:
-            if self._read_at is None or loop.time() - self._read_at >= VALID_FOR:
-                began = loop.time()
-                self._read = await self._try_read(settings)
-                self._read_at = loop.time()
-                self._lasted = self._read_at - began
-            return self._read, self._lasted
-
     async def _try_read(self, settings: Settings) -> StoreRead | None:
         try:
             async with asyncio.timeout(STORE_ANSWERS):
                 read = await read_store(self._ports, settings)
                 await self._reports.catch_up(self._ports.history, settings, read.at)
-        except (BullpenError, OSError) as failure:  # a TimeoutError is an OSError
+        except Exception as failure:  # whatever it is: the series of the process are worth as much as ever
             is_late = isinstance(failure, TimeoutError)
             why = f"no answer in {STORE_ANSWERS:g} s" if is_late else reason_of(failure)
             if why != self._trouble:  # once, and not with every scrape
-                log.error("metrics without the store: it cannot be read", error=why)
+                unexpected = None if isinstance(failure, BullpenError | OSError) else failure
+                log.error("metrics without the store: it cannot be read", error=why, exc_info=unexpected)
             self._trouble = why
             return None
         if self._trouble:

@@ -21,8 +21,8 @@ PATH = "/metrics"
 async def show_metrics(request: Asking, context: Ctx) -> Response[str]:
     """In the text format of Prometheus. If the store cannot be read, the answer has `bullpen_store_up 0`, and the
     series of this server alone."""
-    with context.serving(request, Scope.READ):
-        content = await context.metrics.answer(context.settings)
+    context.operator(request, Scope.READ)
+    content = await context.metrics.answer(context.settings)
     return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4, headers={"cache-control": "no-store"})
 
 
