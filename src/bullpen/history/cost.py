@@ -1,0 +1,224 @@
+"""Cost: whose the time of machines was in a range, what it cost, and what reuse saved.
+
+Sums are exact: time is whole microseconds, money a decimal number of them times the price of an hour. Each row of time
+is counted once in the owners, once in the rows and once in the machines, so the three sums are equal.
+
+What reuse saved is defined as: the boot time that selected runners did not need, each the mean boot time of its class,
+less the time for which machines were idle; in money, both at the average price of the class.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from bullpen.config import Settings
+from bullpen.history.bookkeeper import settled
+from bullpen.history.latencies import boot_times, reports_between
+from bullpen.history.open_time import usage_between
+from bullpen.history.prices import price_of
+from bullpen.lazy_dataclass import dataclass
+from bullpen.model.report import ProvisionReport
+from bullpen.model.ticket import UsageClass
+from bullpen.model.usage import Owner, UsageRow
+from bullpen.ports import Ports
+
+HOUR = timedelta(hours=1)
+MICROS_AN_HOUR = 3_600_000_000
+NO_RUN, NO_REPOSITORY = "(no run)", "(no repository)"
+"""Names of what belongs to no run, and of runs of which no repository is known. No run and no repository is so named:
+they have no spaces."""
+
+
+class CostKey(StrEnum):
+    """What the rows are about."""
+
+    REPOSITORY = "repository"
+    CLASS = "class"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Time, and what it cost. Money is in microseconds times USD per hour: `usd` divides, once, at the end."""
+
+    micros: int = 0
+    priced: Decimal = Decimal(0)
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.micros + other.micros, self.priced + other.priced)
+
+    @property
+    def seconds(self) -> float:
+        return self.micros / 1e6
+
+    @property
+    def usd(self) -> Decimal:
+        return self.priced / MICROS_AN_HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """The time and the money of one repository, class or run."""
+
+    name: str
+    owners: Mapping[Owner, Amount]
+    total: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCost:
+    """All machines of a type. `price` is None if none is known: then they count as free."""
+
+    instance_type: str
+    usage_class: UsageClass
+    price: Decimal | None
+    total: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class HourCost:
+    """One owner in one hour."""
+
+    hour: datetime
+    owner: Owner
+    total: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What reuse saved. `reused` runners were selected instead of created; `avoided` is the boot time that they did not
+    need. The saving is that less what was idle, and may be negative."""
+
+    reused: int
+    avoided: Amount
+    idle: Amount
+
+    @property
+    def seconds(self) -> float:
+        return (self.avoided.micros - self.idle.micros) / 1e6
+
+    @property
+    def usd(self) -> Decimal:
+        return (self.avoided.priced - self.idle.priced) / MICROS_AN_HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """`since` and `until` are whole hours, or the present; `data_since` is the first hour with any time, None if there
+    is none. `saving` is None if no machine is known to have booted in the range."""
+
+    since: datetime
+    until: datetime
+    data_since: datetime | None
+    by: CostKey
+    total: Amount
+    owners: Mapping[Owner, Amount]
+    rows: tuple[CostRow, ...]
+    machines: tuple[MachineCost, ...]
+    saving: Saving | None
+
+    @property
+    def missing_prices(self) -> list[str]:
+        return sorted({named(one.instance_type, one.usage_class) for one in self.machines if one.price is None})
+
+
+def named(instance_type: str, usage_class: UsageClass) -> str:
+    """A type as the prices name it."""
+    return f"{instance_type}:spot" if usage_class is UsageClass.SPOT else instance_type
+
+
+async def cost(ports: Ports, settings: Settings, since: datetime, until: datetime, by: CostKey) -> Cost:
+    """Of the hours that the range touches, as far as they have passed. The most expensive rows come first."""
+    now = settled(ports)
+    since, until = whole_hours(since, until)
+    used = await usage_between(ports, since, until, now)
+    reports = await reports_between(ports, since, until)
+    return account(settings, used, reports, since, min(until, ports.clock.now()), by)
+
+
+async def cost_hours(ports: Ports, settings: Settings, since: datetime, until: datetime) -> list[HourCost]:
+    """The same by hour and owner, the oldest hour first."""
+    since, until = whole_hours(since, until)
+    used = await usage_between(ports, since, until, settled(ports))
+    sums: defaultdict[tuple[datetime, Owner], Amount] = defaultdict(Amount)
+    for row in used:
+        sums[row.hour, row.owner] += amount_of(settings, row)
+    order = list(Owner)
+    return [HourCost(*key, sums[key]) for key in sorted(sums, key=lambda key: (key[0], order.index(key[1])))]
+
+
+def whole_hours(since: datetime, until: datetime) -> tuple[datetime, datetime]:
+    """The hours that a range touches."""
+    first = since.replace(minute=0, second=0, microsecond=0)
+    last = until.replace(minute=0, second=0, microsecond=0)
+    return first, last if last == until else last + HOUR
+
+
+def account(
+    settings: Settings,
+    used: Sequence[UsageRow],
+    reports: Iterable[ProvisionReport],
+    since: datetime,
+    until: datetime,
+    by: CostKey,
+) -> Cost:
+    total = Amount()
+    owners: dict[Owner, Amount] = {owner: Amount() for owner in Owner}
+    rows: defaultdict[str, dict[Owner, Amount]] = defaultdict(dict)
+    machines: defaultdict[tuple[str, UsageClass], Amount] = defaultdict(Amount)
+    classes: defaultdict[str, Amount] = defaultdict(Amount)
+    for row in used:
+        amount = amount_of(settings, row)
+        total += amount
+        owners[row.owner] += amount
+        of_name = rows[NAMES[by](row)]
+        of_name[row.owner] = of_name.get(row.owner, Amount()) + amount
+        machines[row.instance_type, row.usage_class] += amount
+        classes[row.resource_class] += amount
+    shown = [CostRow(name, found, sum(found.values(), Amount())) for name, found in rows.items()]
+    return Cost(
+        since,
+        until,
+        min((row.hour for row in used), default=None),
+        by,
+        total,
+        owners,
+        tuple(sorted(shown, key=lambda row: (-row.total.priced, -row.total.micros, row.name))),
+        tuple(MachineCost(*kind, price_of(settings, *kind), machines[kind]) for kind in sorted(machines)),
+        _saving(reports, classes, owners[Owner.IDLE]),
+    )
+
+
+def amount_of(settings: Settings, row: UsageRow) -> Amount:
+    price = price_of(settings, row.instance_type, row.usage_class)
+    return Amount(row.microseconds, row.microseconds * (price or Decimal(0)))
+
+
+def _repository(row: UsageRow) -> str:
+    return row.repository or (NO_REPOSITORY if row.run_id else NO_RUN)
+
+
+NAMES: Mapping[CostKey, Callable[[UsageRow], str]] = {
+    CostKey.REPOSITORY: _repository,
+    CostKey.CLASS: lambda row: row.resource_class,
+    CostKey.RUN: lambda row: row.run_id or NO_RUN,
+}
+
+
+def _saving(reports: Iterable[ProvisionReport], classes: Mapping[str, Amount], idle: Amount) -> Saving | None:
+    told = list(reports)
+    booted = boot_times(told)
+    every = [seconds for of in booted.values() for seconds in of]
+    if not every:
+        return None
+    avoided, reused = Amount(), 0
+    for report in told:
+        known = booted.get(report.resource_class, every)
+        micros = round(report.selected * sum(known) / len(known) * 1e6)
+        spent = classes.get(report.resource_class, Amount())
+        average = spent.priced / spent.micros if spent.micros else Decimal(0)
+        avoided += Amount(micros, micros * average)
+        reused += report.selected
+    return Saving(reused, avoided, idle)
