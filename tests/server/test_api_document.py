@@ -33,6 +33,7 @@ PUBLIC = sorted(
         *("showStatus", "listInstances", "showInstance", "showStories"),
         *("listWorkers", "showWorker", "stopWorker", "recordHeartbeat", "recordHeartbeats"),
         *("showControl", "showSeries"),
+        *("showCost", "listCostHours", "listActivity"),
         *("openSession", "showSession", "endSession"),
         *("streamEvents", "receiveWebhook", "checkHealth", "checkReadiness", "showMetrics"),
     ]

@@ -14,6 +14,7 @@ from bullpen.schema.job import JobAnswer, JobList
 from bullpen.sources.work_tree import WorkTree
 
 if TYPE_CHECKING:  # each command loads only the answers that it shows
+    from bullpen.schema.cost import CostAnswer
     from bullpen.schema.provision import ProvisionAnswer
     from bullpen.schema.release import ReleaseAnswer
     from bullpen.schema.status import PoolStatus
@@ -82,4 +83,8 @@ class Backend(Protocol):
 
     async def stories(self, id: str) -> "StoryList":
         """Raise NotFound."""
+        ...
+
+    async def cost(self, since: str, until: str, by: str) -> "CostAnswer":
+        """What machines cost in a range. Raise ConfigError for one that is none."""
         ...

@@ -21,6 +21,7 @@ from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
 from bullpen.sources.work_tree import WorkTree
 
 if TYPE_CHECKING:  # each command loads only the views and answers that it needs
+    from bullpen.schema.cost import CostAnswer
     from bullpen.schema.provision import ProvisionAnswer
     from bullpen.schema.release import ReleaseAnswer
     from bullpen.schema.status import PoolStatus
@@ -149,6 +150,14 @@ class LocalPool:
         from bullpen.schema.story import StoryList, story_of
 
         return StoryList(id, [story_of(one) for one in await stories(self._ports, self._settings, id)])
+
+    async def cost(self, since: str, until: str, by: str) -> "CostAnswer":
+        from bullpen.history.cost import CostKey, cost
+        from bullpen.history.ranges import range_between
+        from bullpen.schema.cost import cost_answer_of
+
+        first, last = range_between(since, until, self._ports.clock.now(), "--")
+        return cost_answer_of(await cost(self._ports, self._settings, first, last, CostKey(by)), 0)
 
 
 def location_of(home: Path, settings: Settings) -> str:

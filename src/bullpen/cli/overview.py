@@ -17,6 +17,7 @@ COMMANDS = {
         "top": "Show pools, runs, instances and waits live, on the whole terminal",
         "workers": "List workers: leases, builds, hosts and capabilities",
         "why": "Show the last steps of an instance, run, scale set or other record",
+        "cost": "Show what the machines cost, by repository, class or run",
     },
     "Operate": {
         "refresh": "Bring the pool to its desired state: reap, reconcile, keep warm",

@@ -17,6 +17,7 @@ from bullpen.model import limits
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.provision.outcome import Request
 from bullpen.run import RunOptions, RunOutcome, Write
+from bullpen.schema.cost import CostAnswer
 from bullpen.schema.job import JobAnswer, JobList
 from bullpen.schema.operation import Operation, ProgressAnswer, ProvisionOperation, ReleaseOperation
 from bullpen.schema.provision import ProvisionAnswer
@@ -153,6 +154,10 @@ class RemotePool:
     async def stories(self, id: str) -> StoryList:
         with named_options():
             return await self._client.stories(id)
+
+    async def cost(self, since: str, until: str, by: str) -> CostAnswer:
+        with named_options():
+            return await self._client.cost(since=since, until=until, by=by)
 
     async def _see_through(self, begun: Operation, stop: asyncio.Event, tell: Tell) -> Operation:
         """Await an operation, and pass a stop on to the server, which gives everything back before it ends."""

@@ -117,6 +117,10 @@ class Client:
     worker_page = _awaited(AsyncClient.worker_page)
     worker = _awaited(AsyncClient.worker)
     stories = _awaited(AsyncClient.stories)
+    cost = _awaited(AsyncClient.cost)
+    cost_hours = _awaited(AsyncClient.cost_hours)
+    activity = _iterated(AsyncClient.activity)
+    activity_page = _awaited(AsyncClient.activity_page)
     events = _iterated(AsyncClient.events)
 
     close = _awaited(AsyncClient.close)

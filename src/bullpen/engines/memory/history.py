@@ -80,9 +80,9 @@ class MemoryHistory:
         containing: str = "",
     ) -> HistoryPage[ActionNote]:
         ledger = self._ledger
-        end = int(before) - ledger.forgotten if before else len(ledger.notes)
+        end = int(before) - ledger.forgotten if before.isdecimal() else len(ledger.notes)
         found: list[ActionNote] = []
-        for at in range(max(end, 0) - 1, -1, -1):
+        for at in range(min(max(end, 0), len(ledger.notes)) - 1, -1, -1):
             note = ledger.notes[at]
             if since <= note.at < until and note.matches(by, did, containing):
                 found.append(note)

@@ -25,6 +25,7 @@ REPORTS_KEPT, NOTES_KEPT, ROWS_KEPT = 100_000, 200_000, 1_000_000
 
 BOOKED_TOGETHER = 100
 READ_TOGETHER = 1000
+LAST = 2**62  # beyond the number of every note
 
 NOTE_REPORT = "REPLACE INTO reports (id, ended_at, report) VALUES (?, ?, ?)"
 REPORT = "SELECT report FROM reports WHERE id = ?"
@@ -113,7 +114,7 @@ class SqliteHistory(SqlitePort):
         containing: str = "",
     ) -> HistoryPage[ActionNote]:
         """Filtered here: what a filter means is said in one place. A page reads a bounded number of notes."""
-        place = int(before) if before else 2**62
+        place = min(int(before), LAST) if before.isdecimal() else LAST
         rows = await self._rows(ACTIONS, place, max(limit, READ_TOGETHER) if by or did or containing else limit)
         found: list[ActionNote] = []
         for number, *row in rows:

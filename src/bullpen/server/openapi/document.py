@@ -36,6 +36,7 @@ TAGS = {
     "jobs": "Jobs: commands that the runners of a run execute.",
     "sources": "The files that jobs work on, and the files that they leave.",
     "pool": "The pool: its instances, its numbers, and what happened to its records.",
+    "history": "What machines cost and whose it was, and what was done and why.",
     "workers": "Workers: processes with a lease, which they renew by heartbeats.",
     "heartbeats": "Heartbeats: how workers renew their leases.",
     "session": "The session of a browser at the dashboard, which stands for an operator's token.",

@@ -101,7 +101,7 @@ class DynamoHistory(DynamoUsage):
             walk = self._table.walk(partition_of, ("SK", side, f"ID#{place}"), newest_first=True, page=ITEMS_PAGE)
             for item in await walk.page():
                 notes = _notes_in(item)
-                most = int(left) if left and raw_id(item) == place else len(notes)
+                most = min(int(left), len(notes)) if left.isdecimal() and raw_id(item) == place else len(notes)
                 place, left = raw_id(item), ""
                 if place < moment(since):
                     return HistoryPage(tuple(found))
