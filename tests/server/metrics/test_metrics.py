@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from builders import cleaning, on_offer, registered, running, terminated
-from bullpen.config import Limits, ResourceClass, Settings
+from builders import buried, cleaning, on_offer, registered, running, terminated
+from bullpen.config import HistorySettings, Limits, ResourceClass, Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import FailureCause
@@ -91,6 +93,23 @@ async def test_the_pool_is_counted_by_class_and_state(tmp_path: Path) -> None:
         assert found.value("bullpen_instances_idle_target", resource_class="small") == 3
         assert found.value("bullpen_instances_max", resource_class="small") == 9
         assert found.value("bullpen_instances_max", resource_class="large") == 2
+
+
+async def test_the_price_per_hour_is_that_of_every_machine_there_is_and_says_how_many_have_none(tmp_path: Path) -> None:
+    prices = {"m7g.large": 0.08, "m7g.large:spot": 0.03}
+    settings = msgspec.structs.replace(SETTINGS, history=HistorySettings(prices=prices))
+    async with a_house(tmp_path, settings=settings) as house:
+        large: dict[str, Any] = {"resource_class": "large", "instance_type": "m7g.large"}
+        walks = (on_offer("i-1", **large), running("i-2", **large), terminated("i-3", **large))
+        spot = on_offer("i-4", usage_class=UsageClass.SPOT, **large)
+        for walk in (*walks, spot, on_offer("i-5", instance_type="unheard.of"), buried("i-6", **large)):
+            await land(house.ports.records, walk)
+        found = await scraped(house)
+        # One whose end is owed still costs; one that is certainly gone does not.
+        assert found.value("bullpen_price_per_hour_dollars", resource_class="large") == pytest.approx(0.27)
+        assert found.value("bullpen_instances_unpriced", resource_class="large") == 0
+        assert found.value("bullpen_price_per_hour_dollars", resource_class="small") == 0
+        assert found.value("bullpen_instances_unpriced", resource_class="small") == 1
 
 
 async def test_a_pause_of_the_pool_is_one_of_every_class(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from bullpen.config import Settings
+from bullpen.history.prices import price_of
 from bullpen.liveness.protection import DOMAIN, EVERYBODY
 from bullpen.model.control import HELD
 from bullpen.model.instance import TERMINATED, Instance, State
@@ -44,12 +46,18 @@ def _put_instances(samples: Samples, settings: Settings, read: StoreRead) -> Non
     states = [state for state in State if state.value not in NOT_LIVE]
     counts = Counter({(name, state): 0 for name in settings.classes for state in states})
     claimable = Counter(dict.fromkeys(settings.classes, 0))
+    prices, unpriced = dict.fromkeys(settings.classes, Decimal()), Counter(dict.fromkeys(settings.classes, 0))
     for group, count in read.census.items():
         name = bounded(group.resource_class)
         counts[name, group.state] += count
         claimable[name] += count if group.on_offer and group.state is not TERMINATED else 0
+        price = price_of(settings, group.instance_type, group.usage_class)
+        prices[name] = prices.get(name, Decimal()) + (price or 0) * count
+        unpriced[name] += count if price is None else 0
     samples.put_each("instances", (((name, state.value), count) for (name, state), count in counts.items()))
     samples.put_each("instances_claimable", (((name,), count) for name, count in claimable.items()))
+    samples.put_each("price_per_hour_dollars", (((name,), float(price)) for name, price in prices.items()))
+    samples.put_each("instances_unpriced", (((name,), count) for name, count in unpriced.items()))
     for name, rules in settings.classes.items():
         samples.put("instances_idle_target", rules.target_at(read.at), name)
         samples.put("instances_max", rules.max_instances or settings.limits.max_instances, name)
