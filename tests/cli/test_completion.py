@@ -28,7 +28,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
     ("words", "completed"),
     [
         ("bullpen pro", ["provision"]),
-        ("bullpen re", ["release", "refresh"]),
+        ("bullpen re", ["release", "refresh", "resume"]),
         ("bullpen provision --allow-p", ["--allow-partial"]),
         ("bullpen job su", ["submit"]),
         ("bullpen completion z", ["zsh"]),

@@ -34,6 +34,14 @@ def plain(folder: Path) -> Iterator[Reader]:
 
 
 @contextmanager
+def operating(folder: Path) -> Iterator[Reader]:
+    with started() as starter:
+        reader = Reader(folder, starter)
+        reader.place("orders").environ |= {"LOGNAME": "ada"}  # who gave an order
+        yield reader
+
+
+@contextmanager
 def install(folder: Path) -> Iterator[Reader]:
     """A new environment with pip alone, and a repository of the files that users get."""
     repository = unpacked_sdist(folder).rename(folder / "bullpen")
@@ -137,7 +145,7 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Reader]]] = {
     "docs/install.md": install,
     "docs/liveness.md": liveness,
     "docs/one-box.md": one_box,
-    "docs/operating.md": plain,
+    "docs/operating.md": operating,
     "docs/proxy.md": proxy,
     "docs/quickstart.md": quickstart,
     "docs/serve.md": serve,

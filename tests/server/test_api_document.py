@@ -31,6 +31,7 @@ PUBLIC = sorted(
         *("submitJob", "listJobs", "showJob", "readJobLogs", "cancelJob", "postponeJob"),
         *("showSourceLimits", "listMissingBlocks", "sendPack", "sendManifest", "listArtifacts", "readArtifacts"),
         *("showStatus", "listInstances", "showInstance", "showStories"),
+        *("listHolds", "pausePool", "resumePool", "drainInstances", "rotatePool"),
         *("listWorkers", "showWorker", "stopWorker", "recordHeartbeat", "recordHeartbeats"),
         *("showControl", "showSeries"),
         *("showCost", "listCostHours", "listActivity"),

@@ -15,6 +15,7 @@ from bullpen.sources.work_tree import WorkTree
 
 if TYPE_CHECKING:  # each command loads only the answers that it shows
     from bullpen.schema.cost import CostAnswer
+    from bullpen.schema.hold import OperateAnswer
     from bullpen.schema.provision import ProvisionAnswer
     from bullpen.schema.release import ReleaseAnswer
     from bullpen.schema.status import PoolStatus
@@ -80,6 +81,20 @@ class Backend(Protocol):
         ...
 
     async def workers(self, limit: int, after: str, state: str) -> "WorkerList": ...
+
+    async def pause(self, resource_class: str, note: str, *, dry_run: bool) -> "OperateAnswer":
+        """An empty class is the whole pool. Raise ConfigError."""
+        ...
+
+    async def resume(self, resource_class: str, *, dry_run: bool) -> "OperateAnswer": ...
+
+    async def drain(
+        self, instances: Sequence[str], resource_class: str, note: str, *, dry_run: bool
+    ) -> "OperateAnswer":
+        """Raise ConfigError, and NotFound for an unknown instance."""
+        ...
+
+    async def rotate(self, resource_class: str, *, dry_run: bool) -> "OperateAnswer": ...
 
     async def stories(self, id: str) -> "StoryList":
         """Raise NotFound."""

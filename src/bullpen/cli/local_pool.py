@@ -1,6 +1,7 @@
 """The pool of a home, or of a table: the commands work on its store themselves."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from bullpen.sources.work_tree import WorkTree
 
 if TYPE_CHECKING:  # each command loads only the views and answers that it needs
     from bullpen.schema.cost import CostAnswer
+    from bullpen.schema.hold import OperateAnswer
     from bullpen.schema.provision import ProvisionAnswer
     from bullpen.schema.release import ReleaseAnswer
     from bullpen.schema.status import PoolStatus
@@ -145,6 +147,50 @@ class LocalPool:
 
         return workers_of(await roster(self._ports, limit, after, state))
 
+    async def pause(self, resource_class: str, note: str, *, dry_run: bool) -> "OperateAnswer":
+        from bullpen import operate
+        from bullpen.schema.hold import operate_of
+
+        return operate_of(
+            await operate.pause(
+                self._ports, self._settings, resource_class, note, operator=operator_name(), dry_run=dry_run
+            )
+        )
+
+    async def resume(self, resource_class: str, *, dry_run: bool) -> "OperateAnswer":
+        from bullpen import operate
+        from bullpen.schema.hold import operate_of
+
+        return operate_of(
+            await operate.resume(self._ports, self._settings, resource_class, operator=operator_name(), dry_run=dry_run)
+        )
+
+    async def drain(
+        self, instances: Sequence[str], resource_class: str, note: str, *, dry_run: bool
+    ) -> "OperateAnswer":
+        from bullpen import operate
+        from bullpen.schema.hold import operate_of
+
+        return operate_of(
+            await operate.drain(
+                self._ports,
+                self._settings,
+                instances,
+                resource_class,
+                note,
+                operator=operator_name(),
+                dry_run=dry_run,
+            )
+        )
+
+    async def rotate(self, resource_class: str, *, dry_run: bool) -> "OperateAnswer":
+        from bullpen import operate
+        from bullpen.schema.hold import operate_of
+
+        return operate_of(
+            await operate.rotate(self._ports, self._settings, resource_class, operator=operator_name(), dry_run=dry_run)
+        )
+
     async def stories(self, id: str) -> "StoryList":
         from bullpen.inventory import stories
         from bullpen.schema.story import StoryList, story_of
@@ -158,6 +204,16 @@ class LocalPool:
 
         first, last = range_between(since, until, self._ports.clock.now(), "--")
         return cost_answer_of(await cost(self._ports, self._settings, first, last, CostKey(by)), 0)
+
+
+def operator_name() -> str:
+    """Who is at this terminal, for those who meet what they ordered."""
+    from getpass import getuser
+
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a user id without a name, and no variable that has one
+        return f"user {os.getuid()}"
 
 
 def location_of(home: Path, settings: Settings) -> str:

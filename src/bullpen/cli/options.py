@@ -73,7 +73,9 @@ class PoolOptions:
     def on_this_pool(self, remedy: str) -> str:
         """A remedy with commands that reach this pool, as the user named it."""
         remedy = at_a_terminal(remedy)  # a server says it for programs
-        commands = "(?:provision|release|run|status|why|workers|job)\\b" if self.server else "[a-z]"
+        commands = (
+            "(?:provision|release|run|status|why|workers|job|pause|resume|drain|rotate)\\b" if self.server else "[a-z]"
+        )
         return re.sub(f"`bullpen (?={commands})", lambda _: f"`{self.invocation} ", remedy)
 
     def refuse_server(self) -> None:

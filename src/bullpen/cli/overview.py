@@ -21,6 +21,10 @@ COMMANDS = {
     },
     "Operate": {
         "refresh": "Bring the pool to its desired state: reap, reconcile, keep warm",
+        "pause": "Start nothing new in a class, or in the whole pool, with a note",
+        "resume": "End the pause of a class, or of the whole pool",
+        "drain": "Take instances or a class out of use: each is ended once it is free",
+        "rotate": "Replace every instance of a class, and keep it warm meanwhile",
         "serve": "Serve the pool over HTTP and run its background controllers",
         "token": "Create, list and revoke operator tokens for `bullpen serve`",
         "down": "End every instance of the pool",

@@ -18,6 +18,7 @@ from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.provision.outcome import Request
 from bullpen.run import RunOptions, RunOutcome, Write
 from bullpen.schema.cost import CostAnswer
+from bullpen.schema.hold import OperateAnswer
 from bullpen.schema.job import JobAnswer, JobList
 from bullpen.schema.operation import Operation, ProgressAnswer, ProvisionOperation, ReleaseOperation
 from bullpen.schema.provision import ProvisionAnswer
@@ -158,6 +159,22 @@ class RemotePool:
     async def cost(self, since: str, until: str, by: str) -> CostAnswer:
         with named_options():
             return await self._client.cost(since=since, until=until, by=by)
+
+    async def pause(self, resource_class: str, note: str, *, dry_run: bool) -> OperateAnswer:
+        with named_options():
+            return await self._client.pause(note, resource_class, dry_run=dry_run)
+
+    async def resume(self, resource_class: str, *, dry_run: bool) -> OperateAnswer:
+        with named_options():
+            return await self._client.resume(resource_class, dry_run=dry_run)
+
+    async def drain(self, instances: Sequence[str], resource_class: str, note: str, *, dry_run: bool) -> OperateAnswer:
+        with named_options():
+            return await self._client.drain(instances, resource_class, note, dry_run=dry_run)
+
+    async def rotate(self, resource_class: str, *, dry_run: bool) -> OperateAnswer:
+        with named_options():
+            return await self._client.rotate(resource_class, dry_run=dry_run)
 
     async def _see_through(self, begun: Operation, stop: asyncio.Event, tell: Tell) -> Operation:
         """Await an operation, and pass a stop on to the server, which gives everything back before it ends."""

@@ -51,7 +51,8 @@ SHORTEST = 1.0  # seconds between two redraws: a pool at work changes many times
 @click.option("--watch", is_flag=True, help="Show it again whenever something changes, until Ctrl-C.")
 @answering_options
 def command(given: PoolOptions, run_id: str | None, state: str | None, resource_class: str | None, watch: bool) -> int:
-    """Show the runs, the scale sets, every instance, the claimable instances of each class, and waiting provisions.
+    """Show the runs, the scale sets, every instance, the claimable instances of each class, waiting provisions, pauses
+    and rotations.
 
     The first line names the pool's home or table. Changes nothing.
     """
@@ -115,6 +116,8 @@ class Filter(msgspec.Struct, frozen=True):
                 if run in ("", one.run_id) and state in ("", one.state) and kind in ("", one.resource_class)
             ],
             scale_sets=[one for one in found.scale_sets if kind in ("", one.resource_class) and not run and not state],
+            holds=[one for one in found.holds if kind in ("", one.resource_class) or not one.resource_class],
+            rotations=[one for one in found.rotations if kind in ("", one.resource_class)],
             waiting=[
                 one
                 for one in found.waiting
@@ -177,9 +180,13 @@ def _essence(found: PoolStatus) -> Any:
     """What counts as a change: not a heartbeat, nor time that passes."""
     return (
         [(one.id, one.state, one.held, one.wanted, one.queued_jobs, one.running_jobs) for one in found.runs],
-        [(one.id, one.state, one.run_id, one.attested, one.leaving_at, one.job) for one in found.instances],
+        [
+            (one.id, one.state, one.run_id, one.attested, one.image_generation, one.leaving_at, one.job)
+            for one in found.instances
+        ],
         [(one.key, one.state, one.job_ids) for one in found.silent_workers],
         [one.id for one in found.waiting],
+        (found.holds, found.rotations),
         [msgspec.structs.replace(one, heard_at=None) for one in found.scale_sets],
         [(one.process, one.loop, one.error) for one in found.failing_loops],
         (found.pools, found.hold),

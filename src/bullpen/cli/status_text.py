@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from bullpen.cli.text import DEEPER, ago, table, wrapped
-from bullpen.model.instance import IDLE
+from bullpen.model.instance import DRAINED, IDLE
 from bullpen.model.ticket import parse_time
 from bullpen.model.worker import ACTIVE
+from bullpen.schema.hold import HoldAnswer, RotationAnswer
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.run import RunSummary
 from bullpen.schema.scale_set import ScaleSetAnswer
@@ -44,6 +45,14 @@ def _sections(found: PoolStatus, now: datetime, width: int) -> Iterator[str]:
     if found.waiting:
         titles = ["WAITING", "RUN", "RUNNERS", "CLASS", "FOR", "SINCE"]
         yield _table(titles, [_waiting(one, now) for one in found.waiting], width)
+    if found.holds:
+        holds = [
+            (one.resource_class or "whole pool", one.by, _ago(one.since, now), _hold_note(one)) for one in found.holds
+        ]
+        yield _table(["PAUSED", "BY", "SINCE", "NOTE"], holds, width, wraps=True)
+    if found.rotations:
+        titles = ["ROTATING", "REPLACED", "BY", "SINCE"]
+        yield _table(titles, [_rotation(one, now) for one in found.rotations], width)
     if found.hold:
         yield "\n".join(wrapped(f"no worker is declared lost: {found.hold}", width, DEEPER))
     if found.failing_loops:
@@ -85,6 +94,8 @@ def _set(one: ScaleSetAnswer, now: datetime) -> tuple[str, ...]:
 
 def _instance(one: InstanceAnswer, now: datetime) -> tuple[str, ...]:
     state = "idle, cleaning" if one.state is IDLE and not one.attested else one.state.value
+    if one.image_generation == DRAINED:
+        state += ", drained"
     if one.job:
         state += f", job {one.job.name}" if one.job.name else ", busy"
     if one.leaving_at:
@@ -119,6 +130,14 @@ def target_text(one: PoolAnswer, now: datetime) -> str:
     entry = f" ({one.schedule_entry})" if one.schedule_entry else ""
     change = f", then {one.next_target} {_ago(one.next_target_at, now)}" if one.next_target_at else ""
     return f"{one.idle_target}{entry}{change}"
+
+
+def _hold_note(one: HoldAnswer) -> str:
+    return f"{one.note} (its instances are drained)" if one.drains else one.note
+
+
+def _rotation(one: RotationAnswer, now: datetime) -> tuple[str, ...]:
+    return one.resource_class, f"{one.total - one.left} of {one.total}", one.by, _ago(one.since, now)
 
 
 def _left(one: RateLimitAnswer, now: datetime) -> str:

@@ -6,7 +6,7 @@
 Requests and answers are the structs of `bullpen.schema`. Errors are those of `bullpen.errors`, each with the server's
 `code` for it, the `field` of the request and a `remedy`.
 
-    async_client   every endpoint as a method of `AsyncClient`, by subject: runs, jobs, files, pool
+    async_client   every endpoint as a method of `AsyncClient`, by subject: runs, jobs, files, pool, operate
     sync_client    the same methods of `Client`, run without an event loop
     requester      one request: repeated where that is safe, its answer checked and decoded
     answers        what an answer means: a version, an error, or no Bullpen at all

@@ -8,6 +8,7 @@ from bullpen.client.address import Address, checked_address
 from bullpen.client.files import FileMethods
 from bullpen.client.history import HistoryMethods
 from bullpen.client.jobs import JobMethods
+from bullpen.client.operate import OperateMethods
 from bullpen.client.pool import PoolMethods
 from bullpen.client.requester import OnWait, Requester
 from bullpen.client.runs import RunMethods
@@ -17,7 +18,7 @@ TIMEOUT = 30.0
 PATIENCE = 30.0  # enough for a restart of the server
 
 
-class AsyncClient(RunMethods, JobMethods, FileMethods, PoolMethods, HistoryMethods):
+class AsyncClient(RunMethods, JobMethods, FileMethods, PoolMethods, HistoryMethods, OperateMethods):
     """A server, by its URL. Use it with `async with`, or `close` it.
 
     `timeout` is for one answer, `patience` for repeating a request while the server is busy or away; both in seconds.

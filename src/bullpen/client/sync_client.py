@@ -123,6 +123,12 @@ class Client:
     activity_page = _awaited(AsyncClient.activity_page)
     events = _iterated(AsyncClient.events)
 
+    holds = _awaited(AsyncClient.holds)
+    pause = _awaited(AsyncClient.pause)
+    resume = _awaited(AsyncClient.resume)
+    drain = _awaited(AsyncClient.drain)
+    rotate = _awaited(AsyncClient.rotate)
+
     close = _awaited(AsyncClient.close)
 
     def __enter__(self) -> Self:

@@ -16,13 +16,15 @@ from bullpen.inventory.run_list import RunList, RunView, require_run, run_exists
 from bullpen.inventory.sets import SetView, set_views
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.protection import DomainState, protection_state
-from bullpen.model import scale_set, set_session
+from bullpen.model import hold, rotation, scale_set, set_session
 from bullpen.model.activity import Activity
 from bullpen.model.control import Control
+from bullpen.model.hold import Pause
 from bullpen.model.instance import TERMINATED, Instance, State
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.repository import ID_PREFIX, Repository
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.schedule import TargetNow
 from bullpen.model.set_session import SetSession
@@ -104,11 +106,20 @@ class Roster:
 
 
 @dataclass(frozen=True, slots=True)
+class RotationView:
+    """A rotation under way, and how many of its instances still live."""
+
+    rotation: Rotation
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """`counts` has live instances by class and state, `domains` workers by failure domain. `hold` says why no worker is
     declared lost now, if so; `failing` which loops of services keep failing. `waiting` are the provisions that wait for
     room under a cap, first come first; of a great many, some. `runs` are those that the pool serves; of a great many,
-    the first `RUNS_SHOWN` by id. `sets` are the scale sets, whose runners belong to no run."""
+    the first `RUNS_SHOWN` by id. `sets` are the scale sets, whose runners belong to no run. `pauses` and
+    `rotations` are those in force."""
 
     instances: tuple[InstanceView, ...]
     pools: tuple[Pool, ...]
@@ -121,9 +132,11 @@ class Status:
     controls: tuple[Control, ...] = ()
     runs: tuple[RunView, ...] = ()
     sets: tuple[SetView, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+    rotations: tuple[RotationView, ...] = ()
 
 
-AnyRecord = Instance | Provision | Worker | Job | Repository | ScaleSet | SetSession
+AnyRecord = Instance | Provision | Worker | Job | Repository | ScaleSet | SetSession | Pause | Rotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +183,15 @@ async def overview(ports: Ports, settings: Settings, live: Sequence[Instance]) -
         domains=protection.domains,
         controls=tuple((await ports.workers.controls()).values()),
         sets=await set_views(ports, settings, live),
+        pauses=tuple(one for one in await ports.records.pauses() if one.is_on),
+        rotations=await _rotations(ports, live),
     )
+
+
+async def _rotations(ports: Ports, live: Sequence[Instance]) -> tuple[RotationView, ...]:
+    under_way = [one for one in (await ports.records.rotations()).values() if one.is_on]
+    living = {one.id for one in live if one.state is not TERMINATED} if under_way else set()
+    return tuple(RotationView(one, one.left(living)) for one in under_way)
 
 
 async def pools(ports: Ports, settings: Settings, live: Sequence[Instance]) -> tuple[Pool, ...]:
@@ -273,6 +294,8 @@ async def _records(ports: Ports, subject: str) -> dict[str, AnyRecord | None]:
         return {subject: provision}
     if subject.startswith("j-") and (job := (await ports.jobs.jobs([subject])).get(subject)):
         return {subject: job}
+    if subject.startswith((hold.ID_PREFIX, rotation.ID_PREFIX)):
+        return await _of_operators(ports, subject)
     # Workers of other programs have keys of any form: one may be called as a run is.
     worker = (await ports.workers.workers([subject])).get(subject)
     if worker is not None and "/" in subject:
@@ -287,6 +310,12 @@ async def _records(ports: Ports, subject: str) -> dict[str, AnyRecord | None]:
         *await ports.jobs.of_run(subject, PAGE),
     ]
     return {record.id: record for record in of_run} or {subject: None}
+
+
+async def _of_operators(ports: Ports, subject: str) -> dict[str, AnyRecord | None]:
+    """The pause or the rotation with this id."""
+    found: list[AnyRecord] = [*await ports.records.pauses(), *(await ports.records.rotations()).values()]
+    return {subject: next((one for one in found if one.id == subject), None)}
 
 
 async def _of_set(ports: Ports, subject: str) -> list[ScaleSet | SetSession]:

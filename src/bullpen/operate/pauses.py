@@ -3,7 +3,7 @@
 from bullpen.config import Settings
 from bullpen.errors import Conflict, Unavailable
 from bullpen.model import hold
-from bullpen.model.hold import Pause, paused_by, subject_of, words_of
+from bullpen.model.hold import Pause, paused_by, subject_of
 from bullpen.operate.outcome import TRIES, OperateOutcome, OperatorDeed, check_class, checked_note
 from bullpen.ports import Ports
 
@@ -57,7 +57,7 @@ async def resume(
         one = standing.get(resource_class)
         if one is None or not one.is_on:
             return OperateOutcome(dry_run, (), paused_by(standing.values(), resource_class))
-        actions = (OperatorDeed("resume", one.subject, f"{RESUMED}; {words_of(one)}"),)
+        actions = (OperatorDeed("resume", one.subject, RESUMED),)
         if dry_run:
             return OperateOutcome(dry_run, actions, paused_by(standing.values(), resource_class))
         event = hold.PoolResumed(at=ports.clock.now(), by=operator, why=f"was paused: {one.note}")

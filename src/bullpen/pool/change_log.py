@@ -24,7 +24,7 @@ LEVELS: dict[tuple[type[Any], str], tuple[int, str]] = {
     (provision.Provision, provision.revoke.step): (logging.WARNING, "provision revoked"),
     (instance.Instance, instance.expire.step): (logging.INFO, "instance discarded"),
     (instance.Instance, instance.drain.step): (logging.INFO, "instance drained"),
-    (hold.Pause, hold.pause.step): (logging.WARNING, "paused"),
+    (hold.Pause, hold.pause.step): (logging.INFO, "paused"),
     (hold.Pause, hold.resume.step): (logging.INFO, "resumed"),
     (rotation.Rotation, rotation.rotate.step): (logging.INFO, "rotation began"),
     (rotation.Rotation, rotation.finish.step): (logging.INFO, "rotation is over"),

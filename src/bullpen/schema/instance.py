@@ -32,7 +32,9 @@ class InstanceAnswer(AnswerBody, frozen=True):
     threshold: Annotated[Time, Meta(description="Until when it may stay in its state. Later it is ended.")]
     attested: Annotated[bool, Meta(description="Whether it has proven that it is clean, and is on offer.")]
     trust_domain: Annotated[str, Meta(description="Trust domain whose runs may use it.")]
-    image_generation: Annotated[int, Meta(description="Generation of the image that it was launched from.")]
+    image_generation: Annotated[
+        int, Meta(description="Generation of the image that it was launched from; 0 once it is drained.")
+    ]
     resource_class: Annotated[str, Meta(description="Resource class.")]
     instance_type: Annotated[str, Meta(description="Type of the machine.")]
     usage_class: Annotated[UsageClass, Meta(description="How the machine is paid for.")]

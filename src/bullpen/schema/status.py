@@ -9,6 +9,7 @@ from bullpen.model.control import State as ControlState
 from bullpen.model.provision import Provision
 from bullpen.model.worker import ACTIVE, INACTIVE
 from bullpen.schema.base import AnswerBody, Time, filled, time_of
+from bullpen.schema.hold import HoldAnswer, RotationAnswer, holds_of, rotation_of
 from bullpen.schema.instance import InstanceAnswer, instance_of_view
 from bullpen.schema.run import RunSummary, run_summary_of
 from bullpen.schema.scale_set import ScaleSetAnswer, scale_set_of
@@ -63,13 +64,13 @@ class ControlAnswer(AnswerBody, frozen=True):
 
 
 class WaitingProvision(AnswerBody, frozen=True):
-    """A provision that waits for room under a cap. `waitsFor` is the setting of that cap."""
+    """A provision that waits for room under a cap, or for a resume. `waitsFor` is the setting of that cap."""
 
     id: Annotated[str, Meta(description="Id of the provision.")]
     run_id: Annotated[str, Meta(description="Run that it is for.")]
     count: Annotated[int, Meta(description="Runners that it asks for.")]
     resource_class: Annotated[str, Meta(description="Resource class.")]
-    waits_for: Annotated[str, Meta(description="Setting of the cap that it waits for.")]
+    waits_for: Annotated[str, Meta(description="Setting of the cap that it waits for, or `a resume`.")]
     since: Annotated[Time | None, Meta(description="Since when it waits.")]
 
 
@@ -128,6 +129,12 @@ class StatusAnswer(AnswerBody, frozen=True, kw_only=True):
         list[FailingLoopAnswer], Meta(description="Loops of servers on this store of which every run fails.")
     ]
     scale_sets: Annotated[list[ScaleSetAnswer], Meta(description="Runner scale sets, by name.")] = field(
+        default_factory=list
+    )
+    holds: Annotated[list[HoldAnswer], Meta(description="Pauses in force; that of the whole pool first.")] = field(
+        default_factory=list
+    )
+    rotations: Annotated[list[RotationAnswer], Meta(description="Rotations under way, by class.")] = field(
         default_factory=list
     )
 
@@ -204,6 +211,8 @@ def _status_of(kind: type[S], status: "Status", **others: Any) -> S:
         waiting=[_waiting_of(one) for one in status.waiting],
         failing_loops=[filled(FailingLoopAnswer, one) for one in status.failing],
         scale_sets=[scale_set_of(one) for one in status.sets],
+        holds=holds_of(status.pauses),
+        rotations=[rotation_of(one.rotation, one.left) for one in status.rotations],
         **others,
     )
 

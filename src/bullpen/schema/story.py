@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from msgspec import Meta, field
 
 from bullpen.model.activity import Activity
+from bullpen.model.hold import State as PauseState
 from bullpen.model.instance import Instance, InstanceDebt
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.job import State as JobState
 from bullpen.model.provision import Provision, ProvisionDebt
 from bullpen.model.provision import State as ProvisionState
 from bullpen.model.repository import State as RepositoryState
+from bullpen.model.rotation import State as RotationState
 from bullpen.model.scale_set import ScaleSet, SetDebt
 from bullpen.model.scale_set import State as SetState
 from bullpen.model.set_session import SetSession, WaitingJob
@@ -28,13 +30,17 @@ if TYPE_CHECKING:
 RECORD_STATES = sorted(
     {
         one.value
-        for kind in (InstanceState, ProvisionState, JobState, WorkerState, RepositoryState, SetState, SessionState)
+        for kind in (
+            *(InstanceState, ProvisionState, JobState, WorkerState, RepositoryState, SetState, SessionState),
+            *(PauseState, RotationState),
+        )
         for one in kind
         if one != "absent"
     }
 )
 RecordState: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": RECORD_STATES})]
-"""The state of an instance, a provision, a job, a worker, a repository, a scale set or its session."""
+"""The state of an instance, a provision, a job, a worker, a repository, a scale set or its session, a pause or a
+rotation."""
 
 
 class DebtKind(StrEnum):

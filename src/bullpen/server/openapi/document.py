@@ -37,6 +37,7 @@ TAGS = {
     "sources": "The files that jobs work on, and the files that they leave.",
     "pool": "The pool: its instances, its numbers, and what happened to its records.",
     "history": "What machines cost and whose it was, and what was done and why.",
+    "operate": "Orders of operators: pause, resume, drain and rotate.",
     "workers": "Workers: processes with a lease, which they renew by heartbeats.",
     "heartbeats": "Heartbeats: how workers renew their leases.",
     "session": "The session of a browser at the dashboard, which stands for an operator's token.",

@@ -23,6 +23,7 @@ from bullpen.schema import (
     base,
     control,
     cost,
+    hold,
     instance,
     job,
     operation,
@@ -167,6 +168,7 @@ BUILDER = worker.WorkerAnswer(
     owes_reschedule=False,
     host="builder-7.example.org",
 )
+HOLD = hold.HoldAnswer("large", "the new image does not boot", BEGAN, "ada")
 LOOPS = {"debts": True, "sweep": True, "reconcile": True}
 BEAT = HeartbeatRequest(key="builder-7", token=1, lease=60, running=(Binding(JOB, 1),))
 GRANTED = HeartbeatAnswer(2, 1, 60.0, 18.5, (), WorkerState.ACTIVE, False)
@@ -211,6 +213,26 @@ EXAMPLES: dict[str, Example] = {
     "listInstances": Example(instance.InstanceList([RUNNER], "")),
     "showInstance": Example(RUNNER),
     "showStories": Example(story.StoryList(JOB, [story.StoryAnswer(JOB, "queued", None, None, None, [LINE])])),
+    "listHolds": Example(hold.HoldList([HOLD])),
+    "pausePool": Example(
+        hold.OperateAnswer(False, [hold.OperatorAction("pause", "class large", "no provision of it starts")], HOLD),
+        hold.PausePool(HOLD.note, "large"),
+    ),
+    "resumePool": Example(
+        hold.OperateAnswer(False, [hold.OperatorAction("resume", "class large", "provisions start again")]),
+        hold.ResumePool("large"),
+    ),
+    "drainInstances": Example(
+        hold.OperateAnswer(False, [hold.OperatorAction("end", INSTANCE, "it is free")]),
+        hold.DrainInstances((INSTANCE,), note="its disk is full"),
+    ),
+    "rotatePool": Example(
+        hold.OperateAnswer(
+            True,
+            [hold.OperatorAction("rotate", "class small", "8 free: replaced, 2 at a time, as others take their place")],
+        ),
+        hold.RotatePool("small", dry_run=True),
+    ),
     "listWorkers": Example(worker.WorkerList([BUILDER], "")),
     "showWorker": Example(BUILDER),
     "stopWorker": Example(worker.WorkerStopped("builder-7", WorkerState.CLEANED_UP, [])),
