@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import urlopen
 
@@ -21,7 +21,7 @@ import yaml
 from fakes.prometheus import program
 from free_ports import a_free_port
 from server.metrics.scraped import Scraped, read
-from server.served import PATIENCE, ServeProcess, a_server
+from server.served import PATIENCE, ServeProcess, a_server, command, environment
 from walkthroughs import ROOT
 
 DEPLOY = ROOT / "deploy/prometheus"
@@ -60,8 +60,9 @@ def scrape(serve: ServeProcess) -> Scraped:
 
 
 def promtool(*arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [program("promtool"), *arguments]
-    return subprocess.run(command, cwd=DEPLOY, input=text, capture_output=True, text=True, timeout=PATIENCE)
+    return subprocess.run(
+        [program("promtool"), *arguments], cwd=DEPLOY, input=text, capture_output=True, text=True, timeout=PATIENCE
+    )
 
 
 # ---- a real serve
@@ -166,21 +167,34 @@ def test_each_panel_has_a_title_a_description_a_place_and_a_question_to_the_chos
 
 @pytest.mark.slow
 @pytest.mark.engines
-def test_a_real_prometheus_scrapes_a_serve_and_answers_every_question_of_the_dashboard(
-    serve: ServeProcess, tmp_path: Path
+def test_a_real_prometheus_scrapes_a_serve_with_a_token_and_answers_every_question_of_the_dashboard(
+    tmp_path: Path,
 ) -> None:
+    home = tmp_path / "pool/home"
+    home.parent.mkdir()
+    words = command(home, "token", "create", "--scope", "read", "--name", "prometheus", "--json")
+    made = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=True)
+    (tmp_path / "bullpen.token").write_text(json.loads(made.stdout)["token"])
+    with a_server(home) as serve:
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(f"{serve.url}/metrics", timeout=PATIENCE)
+        _answers_the_dashboard(serve, tmp_path)
+
+
+def _answers_the_dashboard(serve: ServeProcess, tmp_path: Path) -> None:
+    """With the configuration of `deploy/`: only the paths, the target and the pace differ."""
     host, port = serve.address
     config = yaml.safe_load(CONFIG.read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     (scraped,) = config["scrape_configs"]
-    del scraped["authorization"]
+    scraped["authorization"]["credentials_file"] = str(tmp_path / "bullpen.token")
     scraped["static_configs"] = [{"targets": [f"{host}:{port}"]}]
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
     shutil.copy(RULES, tmp_path)
     own = f"127.0.0.1:{a_free_port()}"
-    command = [str(program("prometheus")), f"--config.file={tmp_path}/prometheus.yml", f"--web.listen-address={own}"]
+    started = [str(program("prometheus")), f"--config.file={tmp_path}/prometheus.yml", f"--web.listen-address={own}"]
     with open(tmp_path / "log", "w") as log:
-        process = subprocess.Popen([*command, f"--storage.tsdb.path={tmp_path}/data"], stderr=log, stdout=log)
+        process = subprocess.Popen([*started, f"--storage.tsdb.path={tmp_path}/data"], stderr=log, stdout=log)
     try:
         until = time.monotonic() + PATIENCE
         while not (found := _asked(own, "bullpen_store_up")):
