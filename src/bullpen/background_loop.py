@@ -31,25 +31,6 @@ SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps 
 Work = Callable[[], Awaitable[object]]
 
 
-@dataclass(slots=True)
-class LoopPace:
-    """What a loop has done since it began, for metrics. Times are the event loop's; None: not yet."""
-
-    turns: int = 0
-    failures: int = 0
-    lasted: float = 0.0  # seconds of the last turn
-    ended_at: float | None = None
-    succeeded_at: float | None = None
-
-    def note(self, began: float, ended: float, *, works: bool) -> None:
-        self.turns += 1
-        self.lasted, self.ended_at = ended - began, ended
-        if works:
-            self.succeeded_at = ended
-        else:
-            self.failures += 1
-
-
 @dataclass(frozen=True, slots=True)
 class LoopTurn:
     """One run of the work: when it began by the event loop's clock, how many seconds it took, and whether it worked."""
@@ -57,6 +38,26 @@ class LoopTurn:
     began: float
     seconds: float
     works: bool
+
+    @property
+    def ended(self) -> float:
+        return self.began + self.seconds
+
+
+@dataclass(slots=True)
+class LoopPace:
+    """All turns of a loop since it began, counted, and when one last succeeded by the event loop's clock."""
+
+    turns: int = 0
+    failures: int = 0
+    succeeded_at: float | None = None
+
+    def note(self, turn: LoopTurn) -> None:
+        self.turns += 1
+        if turn.works:
+            self.succeeded_at = turn.ended
+        else:
+            self.failures += 1
 
 
 log = get_logger("bullpen.controllers")
@@ -104,8 +105,8 @@ class Loop:
         else:
             self._note_success()
         self._alive_at = asyncio.get_running_loop().time()
-        self.pace.note(began, self._alive_at, works=self._times == 0)
         self.turns.append(LoopTurn(began, self._alive_at - began, self._times == 0))
+        self.pace.note(self.turns[-1])
         return self._times == 0
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -38,9 +38,9 @@ def _put_loops(samples: Samples, ports: Ports, service: Service) -> None:
         samples.put("loop_turns_total", pace.turns, name)
         samples.put("loop_failures_total", pace.failures, name)
         samples.put("loop_failing", loop.failing(now) is not None, name)
-        if pace.ended_at is not None:
-            samples.put("loop_last_turn_seconds", pace.lasted, name)
-            samples.put("loop_last_turn_age_seconds", time - pace.ended_at, name)
+        if loop.turns:
+            samples.put("loop_last_turn_seconds", loop.turns[-1].seconds, name)
+            samples.put("loop_last_turn_age_seconds", time - loop.turns[-1].ended, name)
         if pace.succeeded_at is not None:
             samples.put("loop_last_success_age_seconds", time - pace.succeeded_at, name)
 
