@@ -41,7 +41,7 @@ locals {
       {
         Sid      = "TerminateInstances"
         Effect   = "Allow"
-        Action   = ["ec2:TerminateInstances"]
+        Action   = ["ec2:TerminateInstances", "ec2:GetConsoleOutput"]
         Resource = ["arn:${local.partition}:ec2:${local.region}:${local.account}:instance/*"]
         Condition = {
           StringEquals = { "aws:ResourceTag/bullpen:pool" = var.pool }

@@ -72,6 +72,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     The home is created and migrated as needed. Raise ConfigError if it cannot be used, Unavailable if it is locked.
     """
     from bullpen.engines.local import LocalCompute
+    from bullpen.engines.local.machine_logs import LocalMachineLogs
     from bullpen.engines.sqlite.artifacts import FileArtifacts
     from bullpen.engines.sqlite.ci import SqliteCI
     from bullpen.engines.sqlite.database import Database
@@ -113,6 +114,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 artifacts=FileArtifacts(home, store),
                 traffic=traffic,
                 history=SqliteHistory(database),
+                machine_logs=LocalMachineLogs(home),
             )
         finally:
             await compute.close()
@@ -141,6 +143,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.dynamodb.vault import DynamoVault
     from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
     from bullpen.engines.aws.ec2.compute import Ec2Compute
+    from bullpen.engines.aws.ec2.console import ConsoleLogs
     from bullpen.engines.aws.infrastructure.setup import AwsInfrastructure
     from bullpen.engines.aws.infrastructure.table_setup import TableSetup
     from bullpen.engines.aws.sqs.queue import SqsQueue
@@ -169,6 +172,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
             vault=DynamoVault(table, clock),
             tokens=DynamoTokens(table),
             history=DynamoHistory(table, timedelta(days=settings.history.keep)),
+            machine_logs=ConsoleLogs(cloud),
             store_clock=clock,
             traffic=traffic,
         )

@@ -25,10 +25,22 @@ from scenario.pool import Pool
 pytestmark = pytest.mark.slow
 
 ORDER = (
-    *("config", "iam-policy", "completion", "refresh", "provision", "status", "workers", "doctor", "job", "why"),
+    *(
+        "config",
+        "iam-policy",
+        "completion",
+        "refresh",
+        "provision",
+        "status",
+        "workers",
+        "doctor",
+        "job",
+        "why",
+        "evidence",
+    ),
     *("token", "run", "release", "down"),
 )
-NOT_RUN = ("demo", "serve")
+NOT_RUN = ("demo", "serve", "top")
 ENDLESS = "--watch"
 
 

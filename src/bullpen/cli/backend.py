@@ -80,6 +80,10 @@ class Backend(Protocol):
         """What it prints, attempt by attempt; with `follow` until it has ended. Raise NotFound."""
         ...
 
+    def evidence(self, id: str) -> AsyncIterator[bytes]:
+        """A zip with everything that is known about a record, in pieces. Raise NotFound."""
+        ...
+
     async def workers(self, limit: int, after: str, state: str) -> "WorkerList": ...
 
     async def pause(self, resource_class: str, note: str, *, dry_run: bool) -> "OperateAnswer":

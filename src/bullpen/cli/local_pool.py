@@ -141,6 +141,18 @@ class LocalPool:
                 return
             await self._ports.signals.wait(FOLLOW_EVERY)
 
+    async def evidence(self, id: str) -> AsyncIterator[bytes]:
+        import os
+
+        from bullpen.evidence import gather
+        from bullpen.evidence.archive import zipped
+        from bullpen.evidence.scrub import Scrubber, known_secrets
+
+        scrubber = Scrubber(known_secrets(self._settings, os.environ))
+        files = await gather(self._ports, self._settings, id, scrubber)
+        async for piece in zipped(files, self._ports.clock.now()):
+            yield piece
+
     async def workers(self, limit: int, after: str, state: str) -> "WorkerList":
         from bullpen.inventory import roster
         from bullpen.schema.worker import workers_of

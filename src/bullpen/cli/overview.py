@@ -18,6 +18,7 @@ COMMANDS = {
         "workers": "List workers: leases, builds, hosts and capabilities",
         "why": "Show the last steps of an instance, run, scale set or other record",
         "cost": "Show what the machines cost, by repository, class or run",
+        "evidence": "Write a zip with the records and logs that explain something",
     },
     "Operate": {
         "refresh": "Bring the pool to its desired state: reap, reconcile, keep warm",

@@ -141,6 +141,11 @@ class RemotePool:
             async for line in self._client.job_lines(job_id, follow=follow):
                 yield line
 
+    async def evidence(self, id: str) -> AsyncIterator[bytes]:
+        with named_options():
+            async for piece in self._client.evidence(id):
+                yield piece
+
     async def workers(self, limit: int, after: str, state: str) -> WorkerList:
         """Pages of a server are smaller than those of the command line."""
         found: list[WorkerAnswer] = []

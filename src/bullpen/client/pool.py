@@ -83,6 +83,12 @@ class PoolMethods(Methods):
         belongs to a run. Raise NotFound."""
         return await self._get(f"/v1/stories/{part(id)}", StoryList)
 
+    async def evidence(self, id: str) -> AsyncIterator[bytes]:
+        """A zip with everything that is known about a record, piece by piece. Raise NotFound."""
+        async with self._requester.stream(HttpRequest("GET", f"/v1/evidence/{part(id)}"), SILENCE) as pieces:
+            async for piece in pieces:
+                yield piece
+
     async def events(self) -> AsyncIterator[PoolEvent]:
         """What happens in the pool, without end: first everything there is, then what changes. After a lost connection
         it begins again with everything there is."""

@@ -7,6 +7,7 @@
     scale_sets ScaleSets: jobs that such a CI assigns to a set of runners, and their registrations
     vault      Vault: secrets that agents need
     health     StoreHealth: whether the store works, and which loops of services keep failing
+    machines   MachineLogs: what a machine wrote itself
     history    History: what happened, what it cost
     tokens     Tokens: who may use `bullpen serve`
     callers    Verifiers: who calls `bullpen serve` without a token, and how they prove it
@@ -24,6 +25,7 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.ports.health import FailingLoop, ServiceNote, StoreHealth
 from bullpen.ports.history import History, HistoryPage, NoHistory
 from bullpen.ports.liveness import LOG_LIMIT, HeldLease, Jobs, Logs, Workers
+from bullpen.ports.machine_logs import FoundLogs, MachineLog, MachineLogs, NoMachineLogs
 from bullpen.ports.scale_sets import (
     JitConfiguration,
     JobMessage,
@@ -90,3 +92,4 @@ class Ports:
     traffic: Traffic = field(default_factory=Traffic)
     traces: Traces = field(default_factory=NoTraces)
     history: History = field(default_factory=NoHistory)
+    machine_logs: MachineLogs = field(default_factory=NoMachineLogs)

@@ -31,6 +31,7 @@ from bullpen.server.routes import (
     agents,
     control,
     dashboard,
+    evidence,
     github,
     health,
     heartbeats,
@@ -123,7 +124,7 @@ def _with_headers(send: Any, others: list[tuple[bytes, bytes]]) -> Any:
 def _litestar() -> Litestar:
     """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
     comes with the requests."""
-    of_operators = (runs, operations, jobs, sources, pool, operate, control, series, history, workers)
+    of_operators = (runs, operations, jobs, sources, pool, evidence, operate, control, series, history, workers)
     of_people = (session, health, metrics, dashboard)
     modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, *of_people)
     return Litestar(

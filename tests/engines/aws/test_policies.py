@@ -37,6 +37,7 @@ NAMED_OTHERWISE = {
 OF_A_FLEET = {"iam:PassRole", "iam:CreateServiceLinkedRole"}
 # What only refresh and doctor do, by source and function.
 NOT_OF_A_WORKFLOW = {
+    "console.py": None,
     "doctor.py": None,
     "permissions.py": None,
     "table_setup.py": None,

@@ -101,6 +101,7 @@ class Ec2Account:
     replays: dict[tuple[str, str], tuple[str, dict[str, Any]]] = field(default_factory=dict)
     """(action, client token) → the request and its answer"""
     calls: Counter[str] = field(default_factory=Counter)
+    consoles: dict[str, bytes] = field(default_factory=dict)  # by instance
     credentials: dict[str, InstanceCredentials] = field(default_factory=dict)  # by access key
     launched: Callable[[Ec2Instance], None] = lambda instance: None
     ended: Callable[[Ec2Instance], None] = lambda instance: None

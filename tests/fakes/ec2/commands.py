@@ -57,6 +57,7 @@ class ControlCommands:
             ),
             "lose_answer": lambda times, **entry: faults.lost.append(Lost(times=_times(times), **entry)),
             "slow": lambda times, **entry: faults.slow.append(SlowAction(times=_times(times), **entry)),
+            "console": lambda id, text: self.account.consoles.update({id: text.encode()}),
             "deny": lambda action: faults.denied.add(action),
             "allow": lambda action: faults.denied.discard(action),
             "quota": lambda market, vcpus: faults.quotas.update({market: vcpus}),

@@ -81,6 +81,10 @@ class Control:
         """CreateFleet succeeds with this among its Errors, and launches at most so many (None: all asked for)."""
         self.order("spoil", code=code, message=message, launches=launches, times=times)
 
+    def console(self, id: str, text: str) -> None:
+        """What a machine has printed on its console."""
+        self.order("console", id=id, text=text)
+
     def deny(self, action: str) -> None:
         """No permission for an action, named as a policy does, such as `ec2:CreateFleet`. No pattern."""
         self.order("deny", action=action)

@@ -1,5 +1,6 @@
-"""DescribeInstances, TerminateInstances, CreateTags."""
+"""DescribeInstances, TerminateInstances, GetConsoleOutput, CreateTags."""
 
+import base64
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -53,6 +54,13 @@ def terminate(account: Ec2Account, params: Params) -> Answer:
         after = before if before == "terminated" else "shutting-down"
         changes.append({"InstanceId": instance.id, "PreviousState": _state(before), "CurrentState": _state(after)})
     return {"TerminatingInstances": changes}
+
+
+def console_output(account: Ec2Account, params: Params) -> Answer:
+    """What the machine printed, as far as a test says; empty in the minutes after the launch."""
+    (instance,) = _named(account.seen_after(account.timings.describe_lag), [params["InstanceId"]])
+    output = base64.b64encode(account.consoles.get(instance.id, b"")).decode()
+    return {"InstanceId": instance.id, "Output": output}
 
 
 def create_tags(account: Ec2Account, params: Params) -> Answer:

@@ -30,6 +30,7 @@ ACTIONS: dict[str, Callable[[Ec2Account, Params], Answer]] = {
     "ec2:DescribeInstances": instances.describe,
     "ec2:TerminateInstances": instances.terminate,
     "ec2:CreateTags": instances.create_tags,
+    "ec2:GetConsoleOutput": instances.console_output,
     "ec2:CreateLaunchTemplate": templates.create,
     "ec2:CreateLaunchTemplateVersion": templates.create_version,
     "ec2:DescribeLaunchTemplates": templates.describe,

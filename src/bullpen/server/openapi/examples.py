@@ -337,6 +337,7 @@ EXAMPLES: dict[str, Example] = {
         sources.ArtifactList(JOB, 1, 4711, [sources.ArtifactFile("dist/report.xml", 4000, False)])
     ),
     "readArtifacts": Example("BYTES"),
+    "readEvidence": Example("BYTES"),
     # ---- agents
     "fetchSource": Example("BYTES"),
     "sendArtifacts": Example(agent.LogWritten(4711), "BYTES"),

@@ -99,7 +99,8 @@ def place_of(settings: Settings, account: str = "*", role: str = "", region: str
 
 def control_plane(place: PolicyScope) -> Policy:
     records = _allow("Records", _dynamodb(*READS, *WRITES), [place.table, f"{place.table}/index/*"])
-    statements = [records, *_tickets(place), *_launching(place), *_looks(place), *_doctor(place)]
+    console = _allow("Console", ["ec2:GetConsoleOutput"], [place.arn("ec2", "instance/*")], place.tagged("ResourceTag"))
+    statements = [records, *_tickets(place), console, *_launching(place), *_looks(place), *_doctor(place)]
     if place.makes_templates:
         statements += [*_makes(place), _templates(place, "Delete", "ResourceTag")]
     return _policy(statements)
