@@ -82,6 +82,14 @@ def test_credentials_of_an_app_are_not_published_and_not_required_by_others(publ
         assert settings_of(read({**PROVISION, **token}), JOB, {}).settings.github.app_id == ""
 
 
+def test_a_receiver_of_traces_is_not_published(publish: Any) -> None:
+    """A workflow has another network, and the action no OpenTelemetry: its provisions would fail."""
+    loaded = settings_of(read(REFRESH), JOB, {"BULLPEN_TRACES_ENDPOINT": "http://collector:4318/v1/traces"})
+    assert loaded.settings.traces.endpoint
+    publish(published_of(loaded))
+    assert settings_of(read(PROVISION), JOB, {}).settings.traces.endpoint == ""
+
+
 async def test_refresh_does_not_take_a_pool_from_another_repository(publish: Any) -> None:
     asked, ports = read(REFRESH), a_pool()
     publish({"github": {"scope": "acme/widgets"}})

@@ -24,8 +24,9 @@ from bullpen.settings.github import covers
 from bullpen.settings.setting import put
 
 CREDENTIALS = tuple(f"github.{key}" for key in ["token", "app-id", "private-key", "installation-id", "webhook-secret"])
-UNPUBLISHED = ("aws.pool", "aws.region", "aws.endpoints", *CREDENTIALS)
-"""Not published: a reader needs the first three to find the table, and credentials must not be shared."""
+UNPUBLISHED = ("aws.pool", "aws.region", "aws.endpoints", "traces.endpoint", *CREDENTIALS)
+"""Not published: a reader needs the first three to find the table, a receiver of traces is of the network of its
+process, and credentials must not be shared."""
 
 OWN, PUBLISHED = "defaults of the action", "settings that refresh published"
 
