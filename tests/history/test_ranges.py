@@ -47,9 +47,7 @@ def test_a_range_ends_now_or_before() -> None:
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"since '1d': must be before until, which is 2026-11-17"
-    ) as refused:
+    with pytest.raises(ConfigError, match=r"since '1d': must be before until, which is 2026-11-17") as refused:
         range_between("1d", "2d", NOW)
     assert "Exchange the two" in refused.value.remedy
 
