@@ -9,7 +9,7 @@ import pytest
 from builders import NOW, on_offer, open_provision, running
 from bullpen import inventory
 from bullpen.cli.status_text import status_text
-from bullpen.cli.why import story_text
+from bullpen.cli.why_text import story_text
 from bullpen.config import ScaleSetSettings, Settings
 from bullpen.engines.memory import Memory
 from bullpen.inventory import SetView

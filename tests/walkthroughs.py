@@ -38,6 +38,7 @@ _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "#"),
     (re.compile(r"\d+\.\d+\.\d+\+[0-9a-f]+"), "#"),
     (re.compile(r"\d+(\.\d+)?"), "#"),
+    (re.compile(r"[░█]{2,}|█"), "█"),  # the length of a bar is a time, too
     (re.compile(r"[ \t]+"), " "),
 )
 

@@ -315,7 +315,7 @@ def test_status_and_why_show_when_a_machine_will_be_taken_away(bullpen: CommandL
     asyncio.run(fill())
     assert "running, leaves in " in bullpen("status").out
     assert bullpen("status", "--json").answer["instances"][0]["leavingAt"] == shown
-    assert bullpen("why", "i-1").out.startswith(f"i-1 is running, and its machine will be taken away at {shown}\n")
+    assert f"i-1 is running, and its machine will be taken away at {shown}\n" in bullpen("why", "i-1").out
     assert bullpen("why", "i-1", "--json").answer["stories"][0]["leavingAt"] == shown
     assert f"taken away at {shown}" in bullpen("why", direct_key("i-1")).out
 
@@ -329,7 +329,7 @@ def test_why_shows_the_steps_with_their_reasons(bullpen: CommandLine, memory: Me
 
     asyncio.run(fill())
     ran = bullpen("why", "i-1")
-    assert ran.out.startswith("i-1 is idle\n")
+    assert "\n\ni-1 is idle\n" in ran.out
     assert "adopt     → idle" in ran.out
     assert bullpen("why", "i-1", "--json").answer["stories"][0]["story"][0]["step"] == "register"
 

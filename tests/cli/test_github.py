@@ -93,7 +93,7 @@ def test_status_shows_the_pool_even_if_github_does_not_answer(
 
 def test_why_shows_what_a_runner_executes(bullpen: CommandLine, memory: Memory) -> None:
     told = "i-1 is running, and executes job build of acme/widgets, run 4711, attempt 2\n"
-    assert bullpen("why", "i-1").out.startswith(told)
+    assert told in bullpen("why", "i-1").out
     assert bullpen("why", "i-1", "--json").answer["stories"][0]["job"]["name"] == "build"
 
 

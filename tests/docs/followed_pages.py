@@ -149,6 +149,7 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Reader]]] = {
     "docs/proxy.md": proxy,
     "docs/quickstart.md": quickstart,
     "docs/serve.md": serve,
+    "docs/why.md": plain,
 }
 
 

@@ -43,6 +43,9 @@ class QueuedJobs:
     def trouble(self) -> str:
         return self.outage
 
+    def is_limited(self) -> bool:
+        return False
+
     def waiting(self, now: datetime) -> Sequence[WaitingJob]:
         jobs = [job for job in self._listed() if not job.runner]
         self._since = {job.id: self._since.get(job.id, now) for job in jobs}

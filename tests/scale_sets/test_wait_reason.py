@@ -13,8 +13,9 @@ from bullpen.config import Limits, Settings
 from bullpen.errors import InsufficientCapacity, LimitReached, PermissionDenied
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.ticket import UsageClass
+from bullpen.model.wait import WaitCause
 from bullpen.provision.launch_report import LaunchReport
-from bullpen.scale_sets.wait_reason import SupplyFacts, max_of, wait_reason
+from bullpen.scale_sets.wait_reason import SupplyFacts, WaitReason, max_of, wait_reason
 from bullpen.schema.status import pool_status_of
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -120,26 +121,32 @@ def a_launch(on_the_way: int = 0, refusal: Any = None) -> LaunchReport:
 
 CAPPED = LimitReached("classes.small.max-instances is 3; the total …", setting="classes.small.max-instances", limit=3)
 
+NONE_LEFT = InsufficientCapacity("none")
+NO_FREE = "the pool has no free small instance"
+CAP, NO_CAPACITY, BOOTING = WaitCause.CAP, WaitCause.NO_CAPACITY, WaitCause.BOOTING
+OUTAGE, LIMITED, RETIRED_IMAGE = WaitCause.GITHUB_OUTAGE, WaitCause.GITHUB_LIMIT, WaitCause.IMAGE_RETIRED
+
 
 @pytest.mark.parametrize(
-    ("facts", "reason"),
+    ("facts", "cause", "reason"),
     [
-        (SupplyFacts(unheard="another session is open (409)", is_capped=True), "another session is open (409)"),
-        (SupplyFacts(unregistered="403", is_capped=True), "GitHub registers no runner: 403"),
-        (SupplyFacts(refused="GitHub refuses runner 2.319.0", is_capped=True), "GitHub refuses runner 2.319.0"),
-        (SupplyFacts(is_capped=True, lacking=1), "github.scale-sets.small.max is 8"),
-        (SupplyFacts(lacking=1, launch=a_launch(2, CAPPED)), "classes.small.max-instances is 3"),
-        (SupplyFacts(lacking=1, launch=a_launch(0, InsufficientCapacity("none"))), "the last launch failed: none"),
-        (SupplyFacts(lacking=2, launch=a_launch(2)), "the pool has no free small instance: 2 booting or being cleaned"),
-        (SupplyFacts(lacking=2, launch=a_launch()), "the pool has no free small instance: 2 to launch"),
-        (SupplyFacts(lacking=2), "the pool has no free small instance: 2 to launch"),
-        (SupplyFacts(registering=1, idle=1), "a runner is registering at GitHub"),
-        (SupplyFacts(idle=1), "a runner is registered, and GitHub has not given it the job"),
-        (SupplyFacts(), ""),
+        (SupplyFacts(unheard="a session is open (409)", is_capped=True), OUTAGE, "a session is open (409)"),
+        (SupplyFacts(unheard="wait 60 s", is_limited=True, is_capped=True), LIMITED, "wait 60 s"),
+        (SupplyFacts(unregistered="403", is_capped=True), OUTAGE, "GitHub registers no runner: 403"),
+        (SupplyFacts(refused="GitHub refuses 2.319.0", is_capped=True), RETIRED_IMAGE, "GitHub refuses 2.319.0"),
+        (SupplyFacts(is_capped=True, lacking=1), CAP, "github.scale-sets.small.max is 8"),
+        (SupplyFacts(lacking=1, launch=a_launch(2, CAPPED)), CAP, "classes.small.max-instances is 3"),
+        (SupplyFacts(lacking=1, launch=a_launch(0, NONE_LEFT)), NO_CAPACITY, "the last launch failed: none"),
+        (SupplyFacts(lacking=2, launch=a_launch(2)), BOOTING, f"{NO_FREE}: 2 booting or being cleaned"),
+        (SupplyFacts(lacking=2, launch=a_launch()), BOOTING, f"{NO_FREE}: 2 to launch"),
+        (SupplyFacts(lacking=2), BOOTING, f"{NO_FREE}: 2 to launch"),
+        (SupplyFacts(registering=1, idle=1), BOOTING, "a runner is registering at GitHub"),
+        (SupplyFacts(idle=1), OUTAGE, "a runner is registered, and GitHub has not given it the job"),
+        (SupplyFacts(), WaitCause.UNKNOWN, ""),
     ],
 )
-def test_the_reason_that_explains_the_others_is_said(facts: SupplyFacts, reason: str) -> None:
-    assert wait_reason(settings_of(max=8), a_set(max=8), facts) == reason
+def test_the_reason_that_explains_the_others_is_said(facts: SupplyFacts, cause: WaitCause, reason: str) -> None:
+    assert wait_reason(settings_of(max=8), a_set(max=8), facts) == WaitReason(cause, reason)
 
 
 def a_set(**changed: Any) -> ScaleSet:

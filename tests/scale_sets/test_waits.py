@@ -13,9 +13,11 @@ from bullpen import inventory
 from bullpen.engines.memory.set_messages import SetTroubles
 from bullpen.inventory import SetView
 from bullpen.model.set_session import WAITING_LIMIT, JobCounts, SetSession, WaitingJob, fitting_waiting
+from bullpen.model.wait import WaitCause
 from bullpen.ports import JobMessage, JobMessageKind
 from bullpen.scale_sets.job_board import FORGOTTEN, MOST_WAITING, JobBoard
 from bullpen.scale_sets.lapsed_runs import LapsedRuns
+from bullpen.scale_sets.wait_reason import WaitReason
 from bullpen.scale_sets.waits import LAPSES, LATE_AFTER, UNKNOWN, WaitAlarm, Waits
 from bullpen.sim.world import World
 from scale_sets.fixtures import REPOSITORY, a_set_world, hub_of, push, serve, session, settings_of, until_done
@@ -24,6 +26,11 @@ from set_builders import a_waiting_job, held
 ASSIGNED, STARTED, COMPLETED = JobMessageKind.ASSIGNED, JobMessageKind.STARTED, JobMessageKind.COMPLETED
 FULL = "classes.small.max-instances is 3"
 LAPSE = 300.0
+
+
+def said(words: str) -> WaitReason:
+    """A reason, whose cause goes with the words."""
+    return WaitReason(WaitCause.CAP if words == FULL else WaitCause.UNKNOWN, words)
 
 
 def at(seconds: float) -> datetime:
@@ -86,9 +93,9 @@ async def test_after_a_take_over_jobs_wait_since_the_holder_before_last_counted_
 async def test_a_take_over_keeps_since_when_unnamed_jobs_wait() -> None:
     stored = held()
     before = Waits(stored)
-    before.note((), 2, FULL, NOW)
+    before.note((), 2, said(FULL), NOW)
     kept = before.shown(at(11))
-    assert [(job.id, job.since, job.why) for job in kept] == [("", NOW, FULL)] * 2
+    assert [(job.id, job.since, job.why, job.cause) for job in kept] == [("", NOW, FULL, "cap")] * 2
     after = Waits(_with(stored, kept, JobCounts(3, 1), heard_at=at(30)))
     assert [job.since for job in after.shown(at(40))] == [NOW, NOW]
 
@@ -101,39 +108,39 @@ def test_jobs_that_were_counted_and_not_yet_written_down_wait_since_the_last_cou
 
 def test_while_the_count_is_not_known_no_wait_is_forgotten() -> None:
     waits = Waits(held())
-    waits.note((), 2, FULL, NOW)
-    waits.note((), None, "GitHub does not answer", at(30))
+    waits.note((), 2, said(FULL), NOW)
+    waits.note((), None, said("GitHub does not answer"), at(30))
     assert [job.why for job in waits.shown(at(30))] == ["GitHub does not answer"] * 2
 
 
 def test_of_unnamed_jobs_those_that_waited_longest_get_runners_first() -> None:
     waits = Waits(held())
-    waits.note((), 1, "", NOW)
-    waits.note((), 2, "", at(20))
-    waits.note((), 1, "", at(40))
+    waits.note((), 1, said(""), NOW)
+    waits.note((), 2, said(""), at(20))
+    waits.note((), 1, said(""), at(40))
     assert [job.since for job in waits.shown(at(60))] == [at(20)]
 
 
 def test_a_job_that_a_message_names_is_not_counted_twice() -> None:
     waits = Waits(held())
-    waits.note((a_waiting_job(since=NOW),), 1, "", NOW)
+    waits.note((a_waiting_job(since=NOW),), 1, said(""), NOW)
     assert [job.id for job in waits.shown(at(60))] == ["job-1"]
 
 
 def test_a_late_job_is_reported_once_with_the_reason() -> None:
     waits, job = Waits(held()), a_waiting_job(since=NOW, repository=REPOSITORY, run="7", name="build")
-    assert waits.note((job,), 1, FULL, at(LATE_AFTER - 1)) == []
+    assert waits.note((job,), 1, said(FULL), at(LATE_AFTER - 1)) == []
     alarm = WaitAlarm(f"job 'build' of {REPOSITORY}, run 7 has waited for 60 s: {FULL}")
-    assert waits.note((job,), 1, FULL, at(LATE_AFTER)) == [alarm]
-    assert waits.note((job,), 1, FULL, at(LATE_AFTER + 1)) == []
+    assert waits.note((job,), 1, said(FULL), at(LATE_AFTER)) == [alarm]
+    assert waits.note((job,), 1, said(FULL), at(LATE_AFTER + 1)) == []
 
 
 @pytest.mark.parametrize(("count", "jobs"), [(1, "1 job"), (3, "3 jobs")])
 def test_late_jobs_that_only_the_count_shows_are_reported_by_their_number(count: int, jobs: str) -> None:
     waits = Waits(held())
-    waits.note((), count, FULL, NOW)
+    waits.note((), count, said(FULL), NOW)
     alarm = WaitAlarm(f"GitHub counts {jobs} that no message named and that waited for 60 s: {FULL}")
-    assert waits.note((), count, FULL, at(LATE_AFTER)) == [alarm]
+    assert waits.note((), count, said(FULL), at(LATE_AFTER)) == [alarm]
 
 
 def _with(stored: SetSession, waiting: tuple[WaitingJob, ...], statistics: JobCounts, **changed: Any) -> SetSession:
@@ -201,9 +208,9 @@ def test_the_lapses_of_a_job_that_was_run_again_are_counted_and_reported_from_th
     board, waits, alarms = a_board(), Waits(held()), list[WaitAlarm]()
     for n in range(LAPSES + 1):
         board.hear(entry(ASSIGNED, f"a{n}"), at(n * LAPSE), n * LAPSE)
-        waits.note(board.waiting(at(n * LAPSE)), 1, FULL, at(n * LAPSE))
+        waits.note(board.waiting(at(n * LAPSE)), 1, said(FULL), at(n * LAPSE))
         board.hear(taken_back(f"a{n}"), at((n + 1) * LAPSE), (n + 1) * LAPSE)
-        alarms = waits.note(board.waiting(at((n + 1) * LAPSE)), 0, "", at((n + 1) * LAPSE))
+        alarms = waits.note(board.waiting(at((n + 1) * LAPSE)), 0, said(""), at((n + 1) * LAPSE))
     assert [(alarm.is_final, f"1 of {LAPSES} times" in alarm.what) for alarm in alarms] == [(False, True)]
 
 
@@ -354,25 +361,25 @@ async def test_of_jobs_that_were_taken_back_a_hundred_runs_that_have_ended_are_f
 def test_the_record_has_jobs_that_wait_before_those_that_were_taken_back() -> None:
     backs = [a_waiting_job(f"j-{n}", since=NOW, name=f"b {n}", lapses=3, taken_back_at=NOW) for n in range(60)]
     waits = Waits(held())
-    waits.note((*backs, a_waiting_job("new", since=at(300))), 1, FULL, at(330))
+    waits.note((*backs, a_waiting_job("new", since=at(300))), 1, said(FULL), at(330))
     shown = fitting_waiting(waits.shown(at(330)))
     assert (shown[0].id, shown[0].why, len(shown)) == ("new", FULL, WAITING_LIMIT)
 
 
 def test_a_job_that_is_assigned_again_says_how_often_it_was_taken_back() -> None:
     waits, job = Waits(held()), a_waiting_job(since=NOW, lapses=2)
-    waits.note((job,), 1, FULL, at(30))
+    waits.note((job,), 1, said(FULL), at(30))
     assert [one.why for one in waits.shown(at(30))] == [f"{FULL}; GitHub took it back 2 of 3 times"]
 
 
 def test_the_reason_of_a_lapse_stays_with_the_job() -> None:
     waits = Waits(held())
-    waits.note((a_waiting_job(since=NOW),), 1, FULL, at(30))
+    waits.note((a_waiting_job(since=NOW),), 1, said(FULL), at(30))
     back = a_waiting_job(since=NOW, lapses=3, taken_back_at=at(300))
-    (alarm,) = waits.note((back,), 0, "a runner is registered, and GitHub has not given it the job", at(300))
+    (alarm,) = waits.note((back,), 0, said("a runner is registered, and GitHub has not given it the job"), at(300))
     assert alarm.is_final
     (shown,) = waits.shown(at(300))
     assert shown.why == f"GitHub took it back 3 times and does not announce it again: {FULL}"
     again = Waits(_with(held(), (shown,), JobCounts()))
-    assert again.note((back,), 0, "", at(400)) == []
+    assert again.note((back,), 0, said(""), at(400)) == []
     assert again.shown(at(400)) == (shown,)

@@ -40,6 +40,7 @@ PUBLIC = sorted(
         ),
         *("showStatus", "listInstances", "showInstance", "showStories"),
         *("listHolds", "pausePool", "resumePool", "drainInstances", "rotatePool"),
+        *("explainSubject", "planProvision", "showQueue"),
         *("listWorkers", "showWorker", "stopWorker", "recordHeartbeat", "recordHeartbeats"),
         *("showControl", "showSeries"),
         *("showCost", "listCostHours", "listActivity"),

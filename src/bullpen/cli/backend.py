@@ -16,10 +16,12 @@ from bullpen.sources.work_tree import WorkTree
 if TYPE_CHECKING:  # each command loads only the answers that it shows
     from bullpen.schema.cost import CostAnswer
     from bullpen.schema.hold import OperateAnswer
+    from bullpen.schema.plan import PlanAnswer
     from bullpen.schema.provision import ProvisionAnswer
     from bullpen.schema.release import ReleaseAnswer
     from bullpen.schema.status import PoolStatus
     from bullpen.schema.story import StoryList
+    from bullpen.schema.why import WhyAnswer
     from bullpen.schema.worker import WorkerList
 
 
@@ -101,9 +103,17 @@ class Backend(Protocol):
     async def rotate(self, resource_class: str, *, dry_run: bool) -> "OperateAnswer": ...
 
     async def stories(self, id: str) -> "StoryList":
+        """The last steps alone. Raise NotFound."""
+        ...
+
+    async def why(self, id: str) -> "WhyAnswer":
         """Raise NotFound."""
         ...
 
     async def cost(self, since: str, until: str, by: str) -> "CostAnswer":
         """What machines cost in a range. Raise ConfigError for one that is none."""
+        ...
+
+    async def plan(self, request: Request) -> "PlanAnswer":
+        """What a provision would do. It changes nothing."""
         ...

@@ -10,7 +10,7 @@ from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions, answering_options, pool_options
 from bullpen.cli.output import answer_width, pass_on, print_json, say
 from bullpen.cli.text import ago, table, wrapped
-from bullpen.cli.why import steps_text
+from bullpen.cli.why_text import steps_text
 from bullpen.model.job import FINISHED, Result
 from bullpen.model.ticket import parse_time
 from bullpen.schema.job import JobAnswer, log_of

@@ -24,10 +24,12 @@ from bullpen.sources.work_tree import WorkTree
 if TYPE_CHECKING:  # each command loads only the views and answers that it needs
     from bullpen.schema.cost import CostAnswer
     from bullpen.schema.hold import OperateAnswer
+    from bullpen.schema.plan import PlanAnswer
     from bullpen.schema.provision import ProvisionAnswer
     from bullpen.schema.release import ReleaseAnswer
     from bullpen.schema.status import PoolStatus
     from bullpen.schema.story import StoryList
+    from bullpen.schema.why import WhyAnswer
     from bullpen.schema.worker import WorkerList
 
 PIECE = 1024 * 1024  # bytes of artifacts read at a time
@@ -216,6 +218,18 @@ class LocalPool:
 
         first, last = range_between(since, until, self._ports.clock.now(), "--")
         return cost_answer_of(await cost(self._ports, self._settings, first, last, CostKey(by)), 0)
+
+    async def why(self, id: str) -> "WhyAnswer":
+        from bullpen.explain import why
+        from bullpen.schema.why import why_of
+
+        return why_of(await why(self._ports, self._settings, id))
+
+    async def plan(self, request: Request) -> "PlanAnswer":
+        from bullpen.explain.plan import plan
+        from bullpen.schema.plan import plan_of
+
+        return plan_of(await plan(self._ports, self._settings, request))
 
 
 def operator_name() -> str:

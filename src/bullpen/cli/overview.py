@@ -8,6 +8,7 @@ LONGEST_LINE = 80
 COMMANDS = {
     "Runners and jobs": {
         "provision": "Get N verified runners for a run, all or nothing",
+        "plan": "Show what a provision would do now; change nothing",
         "release": "Give the runners of a run back: clean them, then offer them again",
         "run": "Get runners, run jobs on them, stream the output, release them",
         "job": "Submit, list, show and cancel jobs of a run; print their logs",
@@ -16,7 +17,7 @@ COMMANDS = {
         "status": "Show runs, instances and the claimable ones of each class",
         "top": "Show pools, runs, instances and waits live, on the whole terminal",
         "workers": "List workers: leases, builds, hosts and capabilities",
-        "why": "Show the last steps of an instance, run, scale set or other record",
+        "why": "Say why a run or job waits and where its time went; show its steps",
         "cost": "Show what the machines cost, by repository, class or run",
         "evidence": "Write a zip with the records and logs that explain something",
     },

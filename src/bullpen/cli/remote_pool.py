@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import convert, to_builtins
+
 from bullpen.cli.progress import PATIENCE
 from bullpen.client import AsyncClient
 from bullpen.client.runs import failure_of
@@ -21,11 +23,13 @@ from bullpen.schema.cost import CostAnswer
 from bullpen.schema.hold import OperateAnswer
 from bullpen.schema.job import JobAnswer, JobList
 from bullpen.schema.operation import Operation, ProgressAnswer, ProvisionOperation, ReleaseOperation
+from bullpen.schema.plan import PlanAnswer, PlanRun
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
 from bullpen.schema.requests import ProvisionRun, SubmitJob
 from bullpen.schema.status import PoolStatus, StatusAnswer
 from bullpen.schema.story import StoryList
+from bullpen.schema.why import WhyAnswer
 from bullpen.schema.worker import WorkerAnswer, WorkerList
 from bullpen.sources.work_tree import WorkTree
 
@@ -180,6 +184,15 @@ class RemotePool:
     async def rotate(self, resource_class: str, *, dry_run: bool) -> OperateAnswer:
         with named_options():
             return await self._client.rotate(resource_class, dry_run=dry_run)
+
+    async def why(self, id: str) -> WhyAnswer:
+        with named_options():
+            return await self._client.why(id)
+
+    async def plan(self, request: Request) -> PlanAnswer:
+        body = to_builtins(provision_body(request), str_keys=True)
+        with named_options():
+            return await self._client.plan(convert(body | {"runId": request.run_id}, PlanRun))
 
     async def _see_through(self, begun: Operation, stop: asyncio.Event, tell: Tell) -> Operation:
         """Await an operation, and pass a stop on to the server, which gives everything back before it ends."""

@@ -7,13 +7,9 @@ from bullpen.errors import ConfigError
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.label import Label, parse
 from bullpen.model.limits import REPOSITORY, RUN_ID_LENGTH, is_run_id, run_id_allowed
+from bullpen.model.workflow_page import parse_page
 from bullpen.settings.redaction import shortened
 
-PAGE = re.compile(
-    rf"(?P<host>https?://[^?#\s]+?)/(?P<repository>{REPOSITORY})/actions/runs/(?P<run>[1-9][0-9]{{0,19}})"
-    r"(/attempts/(?P<attempt>[1-9][0-9]{0,3}))?(/job/[0-9]+)?/?([?#]\S*)?",
-    re.ASCII,
-)
 LABELS = {"run": (False, False), "attempt": (True, False), "class": (False, True), "attempt-class": (True, True)}
 """The values of --label-by, and whether attempt and class are part of the label."""
 
@@ -35,8 +31,8 @@ class NamedRun:
 
 def named_run(text: str) -> NamedRun:
     """Raise ConfigError for text that is neither a run id nor the URL of a run's page."""
-    if page := PAGE.fullmatch(text):
-        return NamedRun(page["run"], page["repository"], int(page["attempt"] or 0), page["host"])
+    if (page := parse_page(text)) is not None:
+        return NamedRun(page.run, page.repository, page.attempt, page.host)
     if text.startswith(("http://", "https://")):
         allowed = "the URL of a workflow run, such as https://github.com/acme/widgets/actions/runs/4711"
         raise refusal("--run-id", f"must be {allowed}", shortened(text))
@@ -44,6 +40,29 @@ def named_run(text: str) -> NamedRun:
         found = f"{shortened(text)} ({len(text)} characters)" if len(text) > RUN_ID_LENGTH else shortened(text)
         raise refusal("--run-id", f"must be {run_id_allowed()}", found)
     return NamedRun(text)
+
+
+def checked_subject(settings: Settings | None, text: str) -> str:
+    """What `bullpen why` is asked about: the id of any record, a run by the URL of its page, or a job by the URL of
+    its page. Raise ConfigError."""
+    if not text.startswith(("http://", "https://")):
+        if not text or not text.isprintable() or " " in text:
+            remedy = "Run `bullpen status` to list the instances."
+            raise refusal("ID", "must be printable characters without spaces", shortened(text), remedy)
+        return text
+    page = parse_page(text)
+    if page is None:
+        allowed = "the URL of a workflow run or of one of its jobs"
+        example = "such as https://github.com/acme/widgets/actions/runs/4711/job/99"
+        raise refusal("ID", f"must be an id, or {allowed}, {example}", shortened(text))
+    if not page.job:
+        return page.run
+    if settings is not None and not settings.on_github:
+        remedy = "Name a job of this pool by its id: `bullpen job list` prints them."
+        raise refusal("ID", "is a job of GitHub, and this pool runs its own jobs (engines.ci)", page.url, remedy)
+    if settings is not None and page.host.lower() != settings.github.url.rstrip("/").lower():
+        raise refusal("ID", f"must be a job at {settings.github.url} (github.url)", f"{page.host}/…")
+    return page.url
 
 
 def label_of(settings: Settings | None, run: NamedRun, label_by: str, attempt: int, resource_class: str) -> str:

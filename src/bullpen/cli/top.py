@@ -17,7 +17,7 @@ from bullpen.cli.options import PoolOptions, pool_options
 from bullpen.cli.output import shows_unicode
 from bullpen.cli.progress import ProgressDisplay
 from bullpen.cli.top_screen import TopScreen
-from bullpen.cli.why import story_text
+from bullpen.cli.why_text import story_text
 from bullpen.errors import BullpenError, Interrupted
 from bullpen.model.progress import ProgressReport
 from bullpen.structured_log import has_colours

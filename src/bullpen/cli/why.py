@@ -1,75 +1,60 @@
-"""`bullpen why`: the story of a record, which is its last steps."""
-
-from collections.abc import Sequence
+"""`bullpen why`: why something waits, where its time went, and the last steps of its records."""
 
 import click
 
-from bullpen.cli.arguments import checked_id
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import answer_width, arrow, print_json, say
-from bullpen.cli.text import DEEPER, columns, wrapped
-from bullpen.schema.story import CiJobAnswer, StoryAnswer, StoryLineAnswer, WaitingJobAnswer
+from bullpen.cli.output import answer_width, print_json, say
+from bullpen.cli.runs import checked_subject
+from bullpen.cli.why_text import why_text
 
 EPILOG = """
 \b
 Examples:
+  bullpen why 4711                  a run: why it waits, or how long each stage took
   bullpen why i-0123456789abcdef
   bullpen why j-0123456789abcdef
   bullpen why build-host-7          a worker, by its key
+  bullpen why bullpen-medium        a scale set, its session and its waiting jobs
   bullpen why acme/widgets          a repository: which id its bare name means in trust domains
-  bullpen why bullpen-medium        a scale set and its session
-  bullpen why 4711                  every record of run 4711; the URL of the run's page works too
+  bullpen why https://github.com/acme/widgets/actions/runs/4711/job/99
+
+The URL of the page of a workflow run, or of one of its jobs, works where the pool is on GitHub.
+
+\b
+Causes of a wait:
+  run-over             its run has ended
+  no-match             no run, scale set, label or capability matches it
+  cap                  a cap leaves no room, or others came first
+  no-capacity          no machine could be launched
+  booting              a machine boots or registers
+  cleaning             an instance that fits is being cleaned
+  trust-domain         idle instances were used by another trust domain
+  image-retired        idle instances have an older image
+  requirements         idle instances lack what it asks for
+  queued-behind        jobs of its run occupy all its runners
+  runner-lost          no runner of its run shows a sign of life
+  runner-group-closed  the runner group does not admit the repository
+  github-limit         GitHub's rate limit is used up
+  github-outage        GitHub does not answer
+  no-server            no process does the work that it waits for
+  paused               an operator paused its class, or the pool
 """
-INDENT = "  "
 
 
 @click.command("why", epilog=EPILOG)
 @click.argument("id")
 @answering_options
 def command(given: PoolOptions, id: str) -> int:
-    """Show the last steps of an instance, provision, job, worker, scale set, repository or run.
+    """Say why a run, job or instance waits, or where its time went.
 
-    Each step has its time, the new state, the process that made it, and the reason.
+    While it waits: one cause, what happens next, and the instances that could serve it with the rule that refuses each.
+    Afterwards: the seconds of each stage. Below stand the last steps of each record, with time, process and reason.
     """
     target = given.target()
-    id = checked_id(id)
-    found = target.query(lambda pool: pool.stories(id))
+    id = checked_subject(target.settings, id)
+    found = target.query(lambda pool: pool.why(id))
     if given.as_json:
         print_json(found)
     else:
-        say("\n\n".join(story_text(story, answer_width()) for story in found.stories))
+        say(why_text(found, answer_width()))
     return 0
-
-
-def story_text(story: StoryAnswer, width: int) -> str:
-    head = f"{story.id} is {story.state}" if story.state else f"{story.id} is purged; its last steps remain"
-    if story.owes:
-        head += f" and owes {story.owes.kind} from {story.owes.due_at}"
-    if story.job:
-        head += f", and executes {_job_text(story.job)}"
-    if story.leaving_at:
-        head += f", and its machine will be taken away at {story.leaving_at}"
-    waiting = [line for one in story.waiting for line in wrapped(_waiting_text(one), width, DEEPER)]
-    return "\n".join([*wrapped(head, width, DEEPER), steps_text(story.story, width), *waiting]).rstrip()
-
-
-def steps_text(steps: Sequence[StoryLineAnswer], width: int) -> str:
-    """The last steps of a record, in lines that fit into `width`, 0 for any."""
-    lines = [
-        (step.at, step.step.strip("_").replace("_", " "), f"{arrow()} {step.state}", step.by, step.why)
-        for step in steps
-    ]
-    text = columns(lines, indent=INDENT)
-    if width and max(map(len, text.splitlines()), default=0) > width:  # then the process stands beside its reason
-        text = columns([(*line[:3], ": ".join(filter(None, line[3:]))) for line in lines], indent=INDENT, width=width)
-    return text
-
-
-def _waiting_text(job: WaitingJobAnswer) -> str:
-    of = f"job {job.name} of {job.repository}, run {job.run}," if job.run else "a job that no message named"
-    return f"{of} has waited since {job.since}: {job.why}"
-
-
-def _job_text(job: CiJobAnswer) -> str:
-    name = f"job {job.name}" if job.name else "a job"
-    return f"{name} of {job.repository}, run {job.run}, attempt {job.attempt}"

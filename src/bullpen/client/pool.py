@@ -8,8 +8,11 @@ from bullpen.client.transport import HttpRequest, ServerAway
 from bullpen.errors import Unavailable
 from bullpen.model.instance import State as InstanceState
 from bullpen.schema.instance import InstanceAnswer, InstanceList
+from bullpen.schema.plan import PlanAnswer, PlanRun
+from bullpen.schema.queue import QueueAnswer
 from bullpen.schema.status import ServerStatus
 from bullpen.schema.story import StoryList
+from bullpen.schema.why import WhyAnswer
 from bullpen.schema.worker import WorkerAnswer, WorkerList
 
 SILENCE = 45.0  # seconds: a server sends a sign of life every 15
@@ -88,6 +91,19 @@ class PoolMethods(Methods):
         async with self._requester.stream(HttpRequest("GET", f"/v1/evidence/{part(id)}"), SILENCE) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def why(self, id: str) -> WhyAnswer:
+        """Why an instance, provision, job, run or scale set waits, and where its time went; also for the URL of a
+        workflow run or of one of its jobs. Raise NotFound."""
+        return await self._get(f"/v1/why/{part(id)}", WhyAnswer)
+
+    async def plan(self, wanted: PlanRun) -> PlanAnswer:
+        """What a provision would do now. It changes nothing."""
+        return await self._post("/v1/plan", PlanAnswer, wanted)
+
+    async def queue(self) -> QueueAnswer:
+        """Everything that waits, and how long provisions took in the last day."""
+        return await self._get("/v1/queue", QueueAnswer)
 
     async def events(self) -> AsyncIterator[PoolEvent]:
         """What happens in the pool, without end: first everything there is, then what changes. After a lost connection

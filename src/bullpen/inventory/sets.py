@@ -72,7 +72,7 @@ async def set_views(ports: Ports, settings: Settings, live: Sequence[Instance]) 
         if one.state not in (ABSENT, RETIRED):
             kind, least, most = one.rules.resource_class, one.rules.min, one.rules.max
         counts, session = members.get(name, Counter()), sessions.get(name)
-        listens = _listens(ports.clock.now(), settings, session)
+        is_heard = listens(ports.clock.now(), settings, session)
         waiting = session.waiting if session is not None else ()
         found.append(
             SetView(
@@ -81,15 +81,15 @@ async def set_views(ports: Ports, settings: Settings, live: Sequence[Instance]) 
                 kind,
                 least,
                 most,
-                holder=session.holder if session is not None and listens else "",
-                since=_since(session, listens),
+                holder=session.holder if session is not None and is_heard else "",
+                since=_since(session, is_heard),
                 heard_at=session.heard_at if session is not None else None,
-                jobs=session.statistics if session is not None and listens else None,
+                jobs=session.statistics if session is not None and is_heard else None,
                 **{state.value: counts[state] for state in ServingState},
-                dropped=session.dropped if session is not None and listens else 0,
+                dropped=session.dropped if session is not None and is_heard else 0,
                 waiting=len(waiting),
                 waits_since=waiting[0].since if waiting else None,
-                why=_why(one, session, listens, counts),
+                why=_why(one, session, is_heard, counts),
             )
         )
     return tuple(found)
@@ -113,19 +113,20 @@ def _state(one: Instance, pulse: Pulse, now: datetime, within: float) -> Serving
     return ServingState.IDLE if activity.parse_listening(told) is not None else ServingState.CLEANING
 
 
-def _listens(now: datetime, settings: Settings, session: SetSession | None) -> bool:
+def listens(now: datetime, settings: Settings, session: SetSession | None) -> bool:
+    """Whether a process listens to the set, and GitHub answers it."""
     if session is None or session.state is not HELD or session.failing_since is not None or session.beat_at is None:
         return False
     return now - session.beat_at <= timedelta(seconds=UNRENEWED * settings.timings.lease)
 
 
-def _since(session: SetSession | None, listens: bool) -> datetime | None:
+def _since(session: SetSession | None, is_heard: bool) -> datetime | None:
     if session is None:
         return None
-    return session.taken_at if listens else session.failing_since or session.beat_at
+    return session.taken_at if is_heard else session.failing_since or session.beat_at
 
 
-def _why(one: ScaleSet, session: SetSession | None, listens: bool, counts: Counter[ServingState]) -> str:
+def _why(one: ScaleSet, session: SetSession | None, is_heard: bool, counts: Counter[ServingState]) -> str:
     """One sentence at most: the reason that an operator looks for first."""
     if one.state in (ABSENT, RETIRED):
         return "not created yet: `bullpen serve` and `bullpen refresh` create it"
@@ -137,6 +138,6 @@ def _why(one: ScaleSet, session: SetSession | None, listens: bool, counts: Count
         return session.why
     if one.state is not READY:
         return "GitHub does not have it, or does not have it any more"
-    if not listens:
+    if not is_heard:
         return f"{session.holder} does not renew its session" if session.state is HELD else "no process listens to it"
     return session.waiting[0].why if session.waiting else ""

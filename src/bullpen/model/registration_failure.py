@@ -26,6 +26,7 @@ class RegistrationFailure:
     until: float
     pause: float = FIRST_PAUSE
     is_refusal: bool = False
+    is_limit: bool = False  # the CI asked for a pause
 
     def is_due(self, time: float) -> bool:
         """Whether the pause is over."""
@@ -45,4 +46,4 @@ def refused(before: RegistrationFailure | None, why: str, time: float) -> Regist
 
 def unanswered(why: str, time: float, least: float = 0.0) -> RegistrationFailure:
     """No answer, or a limit of the CI, which may ask for a pause of at least so many seconds."""
-    return RegistrationFailure(why, time + max(FIRST_PAUSE, least))
+    return RegistrationFailure(why, time + max(FIRST_PAUSE, least), is_limit=least > 0)

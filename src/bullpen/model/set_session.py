@@ -74,6 +74,7 @@ class WaitingJob:
     why: str = ""
     lapses: int = 0
     taken_back_at: datetime | None = None
+    cause: str = ""  # of `why`, as `model.wait` names it
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
     the run's own end       run-over, no-match
     room and machines       paused, cap, no-capacity
     the pool has one, but   trust-domain, image-retired, requirements, cleaning
-    on its way              booting, queued-behind
+    on its way              booting, queued-behind, runner-lost
     outside                 runner-group-closed, github-limit, github-outage, no-server
 
 For people and dashboards: no decision depends on it.
@@ -15,6 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.instance import State
 from bullpen.model.ticket import RefusalRule
 
 
@@ -36,6 +37,7 @@ class WaitCause(StrEnum):
     PAUSED = "paused"  # an operator paused its class, or the pool
     QUEUED_BEHIND = "queued-behind"  # jobs of its run occupy all runners that the run has
     REQUIREMENTS = "requirements"  # the instances of the pool lack what it asks for: cpu, memory, type, usage class
+    RUNNER_LOST = "runner-lost"  # no runner of its run shows a sign of life
     UNKNOWN = "unknown"
 
 
@@ -48,12 +50,33 @@ class WaitKind(StrEnum):
     SET = "set"
 
 
+class SubjectKind(StrEnum):
+    """What an id that is asked about names."""
+
+    RUN = "run"
+    JOB = "job"
+    INSTANCE = "instance"
+    PROVISION = "provision"
+    WORKER = "worker"
+    SET = "set"
+    REPOSITORY = "repository"
+
+
+class TimelineOutcome(StrEnum):
+    """What became of a provision: `open` while it is not decided."""
+
+    OPEN = "open"
+    MET = "met"
+    PARTIAL = "partial"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An instance that could serve what waits, and the rule that refuses it."""
 
     instance_id: str
-    state: str
+    state: State
     rule: RefusalRule
     detail: str = ""
 
@@ -80,3 +103,11 @@ class ExplainedWait:
 def counted(rules: Iterable[RefusalRule]) -> tuple[tuple[RefusalRule, int], ...]:
     """How many each rule refuses: the most first, equal ones by the name of the rule."""
     return tuple(sorted(Counter(rules).items(), key=lambda one: (-one[1], one[0])))
+
+
+def cause_named(text: str) -> WaitCause:
+    """The cause that a record names; UNKNOWN for none, and for one of another version."""
+    try:
+        return WaitCause(text)
+    except ValueError:
+        return WaitCause.UNKNOWN

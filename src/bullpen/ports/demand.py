@@ -48,6 +48,9 @@ class Demand(Protocol):
     def trouble(self) -> str:
         """Why the CI cannot be heard at this time, for people; empty while it can."""
 
+    def is_limited(self) -> bool:
+        """Whether it cannot be heard because of a rate limit of the CI."""
+
     def waiting(self, now: datetime) -> Sequence[WaitingJob]:
         """The jobs that wait, as far as they are known one by one, in any order. For people: it decides nothing.
 

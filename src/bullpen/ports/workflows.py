@@ -65,6 +65,9 @@ class Workflows(Protocol):
         """Jobs that wait for a runner and for nothing else, in at most so many runs of a repository: those that were
         run again come first. Raise NotFound for a repository that is not visible."""
 
+    async def groups_open_to(self, repository: str) -> list[str] | None:
+        """The runner groups of the scope that admit a repository, by name; None where the scope has no groups."""
+
     async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
         """Ids of those jobs that have an environment: they must never be repeated by a machine."""
 
@@ -85,4 +88,4 @@ class NoWorkflows:
     async def run(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise AssertionError(f"this CI has no workflow runs: {args} {kwargs}")
 
-    repository_id = jobs = waiting_jobs = deploying = rerun_job = rerun_failed = cancel = run
+    repository_id = jobs = waiting_jobs = groups_open_to = deploying = rerun_job = rerun_failed = cancel = run

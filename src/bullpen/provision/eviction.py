@@ -59,6 +59,19 @@ class SetShare:
     is_usable: Callable[[Instance], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a provision would do now: which instances it would claim and end, and how many it would launch. `live` are
+    the live instances, and `planned` machines that were asked for, by class."""
+
+    fitting: tuple[Instance, ...]
+    launches: int
+    ended: tuple[Instance, ...]
+    live: Counts
+    planned: Mapping[str, int]
+    shortage: Shortage | None
+
+
 class Headroom:
     """The room of one provision under the caps. `evicts` is False for one that warms the pool: it must not end
     instances of one class to warm another; `for_sets` is what it also launches for scale sets, and `reserved` how many
@@ -83,6 +96,7 @@ class Headroom:
         self._by = by
         self._tell = tell
         self.since: datetime | None = None
+        self.trusts_clock = False  # where nothing is ended, and an answer must not wait for the heartbeat of an agent
 
     async def ensure(self, own: Provision, to_come: int) -> Shortage | None:
         """Make room for the planned fleets of `own` and what is `to_come` after them. The shortage if they exceed a cap
@@ -127,15 +141,23 @@ class Headroom:
     async def foreseen(self, own: Provision, least: int) -> Shortage | None:
         """The shortage that `own` would meet if it began now and wanted `least`: fitting instances are claimed, and the
         rest is launched, with evictions if they help."""
+        return (await self.outlook(own, least)).shortage
+
+    async def outlook(self, own: Provision, least: int) -> Outlook:
+        """What `own` would claim, launch and end if it began now and wanted `least`, and why that is not possible.
+        Nothing is planned or ended."""
         planned, live = await self._planned(own), await self._live()
         fitting = self._fitting(own, live)[:least]
-        if len(fitting) == least:
-            return None
+        launches = least - len(fitting)
         counts = Counter((one.resource_class, one.state) for one in live)
+        if not launches:
+            return Outlook(tuple(fitting), 0, (), counts, planned, None)
         kind = own.needs.resource_class
-        excesses = exceeded(self._settings, kind, counts, planned + Counter({kind: least - len(fitting)}))
-        to_end = await self._surplus([one for one in live if one not in fitting])
-        return shortage_of(lasting(excesses, to_end), counts)
+        excesses = exceeded(self._settings, kind, counts, planned + Counter({kind: launches}))
+        to_end = await self._surplus([one for one in live if one not in fitting]) if excesses else []
+        shortage = shortage_of(lasting(excesses, to_end), counts)
+        ended = () if shortage is not None else tuple(cover(excesses, to_end))
+        return Outlook(tuple(fitting), launches, ended, counts, planned, shortage)
 
     async def behind(self, front: Sequence[Provision], own: Provision, least: int) -> Shortage | None:
         """Why `own` must wait for the provisions in front of it; None if it takes nothing that they could use."""
@@ -168,17 +190,19 @@ class Headroom:
             return unusable(live, self._for_sets.is_usable)
         now = self._ports.clock.now()
         if any(one.is_claimable and one.threshold <= now for one in live):
-            expired_by = LONG_AGO if await clock_skew.doubt(self._ports, self._settings) else now
-            return surplus(self._settings, live, now, expired_by)
+            doubtful = not self.trusts_clock and await clock_skew.doubt(self._ports, self._settings)
+            return surplus(self._settings, live, now, LONG_AGO if doubtful else now)
         return surplus(self._settings, live, now)
 
     def _fitting(self, own: Provision, live: Iterable[Instance]) -> list[Instance]:
         now, kind = self._ports.clock.now(), self._settings.resource_class(own.needs.resource_class)
-        return [
+        fitting = [
             one
             for one in live
             if one.is_claimable and judge(one.ticket(), own.needs, kind.cpu, kind.mem, now) is Verdict.TAKE
         ]
+        # As pickup does: those of the requested usage class first.
+        return sorted(fitting, key=lambda one: one.usage_class is not own.needs.usage_class)
 
     async def _planned(self, own: Provision | None = None) -> Counter[str]:
         """Machines of planned fleets, by class. Read before live instances are counted: a machine that is registered in

@@ -75,6 +75,7 @@ class SetListener:
         self._demand: JobDemand | None = None
         self._failures = 0
         self._failing_since: float | None = None
+        self._is_limited = False
         self._alarmed = False
         self._unreadable = UnreadableMessages(record.stored.message)
         self._opened_at = 0.0
@@ -93,6 +94,9 @@ class SetListener:
 
     def trouble(self) -> str:
         return self.record.stored.why if self._failing_since is not None else ""
+
+    def is_limited(self) -> bool:
+        return self._failing_since is not None and self._is_limited
 
     def waiting(self, now: datetime) -> Sequence[WaitingJob]:
         return self.board.waiting(now)
@@ -325,6 +329,7 @@ class SetListener:
     async def _fail(self, failure: BullpenError, pause: float) -> None:
         self._failures += 1
         self._failing_since = self._time() if self._failing_since is None else self._failing_since
+        self._is_limited = isinstance(failure, Throttled)
         why = str(failure)
         level = log.debug if self.record.stored.why == why else log.warning
         level("cannot listen to scale set", set=self.name, error=why)

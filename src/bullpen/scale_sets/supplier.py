@@ -29,7 +29,7 @@ from bullpen.scale_sets.refused_versions import RefusedVersions
 from bullpen.scale_sets.session import SessionLost, SessionRecord
 from bullpen.scale_sets.started_jobs import StartedJobs
 from bullpen.scale_sets.supply import QueuedHint, SupplyMemory, SupplyPlan, plan
-from bullpen.scale_sets.wait_reason import SupplyFacts, wait_reason
+from bullpen.scale_sets.wait_reason import SupplyFacts, WaitReason, wait_reason
 from bullpen.scale_sets.waits import Waits
 from bullpen.structured_log import get_logger
 
@@ -292,13 +292,14 @@ class Supplier:
 
     # ---- helpers
 
-    def _why(self, made: SupplyPlan, lacking: int) -> str:
-        """Why jobs wait, for people."""
+    def _why(self, made: SupplyPlan, lacking: int) -> WaitReason:
+        """Why jobs wait."""
         failure = self._failing()
         facts = SupplyFacts(
             unheard=self._demand.trouble(),
             paused=words_of(self._pause) if self._pause is not None else "",
             unregistered=failure.why if failure is not None else "",
+            is_limited=self._demand.is_limited() or (failure is not None and failure.is_limit),
             refused=self._versions.hindrance,
             is_capped=made.capped,
             lacking=lacking,

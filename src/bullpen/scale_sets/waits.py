@@ -12,6 +12,7 @@ from datetime import datetime
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.set_session import WAITING_LIMIT, SetSession, WaitingJob
 from bullpen.model.times import later
+from bullpen.scale_sets.wait_reason import WaitReason
 
 SHOWN_AFTER = 10.0  # seconds: most jobs get a runner sooner, and the record should not change for each
 LATE_AFTER = 60.0  # seconds: the CI takes an assignment back after five minutes
@@ -31,11 +32,15 @@ class Waits:
     def __init__(self, stored: SetSession) -> None:
         self._known: Sequence[WaitingJob] = [job for job in stored.waiting if job.id]
         self._unnamed = _unnamed(stored)  # since when each of them waits, the oldest first
-        self._why = next((job.why for job in stored.waiting if not job.lapses), "")
-        self._lapses = {_key(job): (job.lapses, job.why) for job in stored.waiting if job.lapses}
+        fresh = [job for job in stored.waiting if not job.lapses]
+        self._why = fresh[0].why if fresh else ""
+        self._cause = fresh[0].cause if fresh else ""
+        self._lapses = {_key(job): (job.lapses, job.why, job.cause) for job in stored.waiting if job.lapses}
         self._late: set[tuple[JobKey, datetime]] = set()
 
-    def note(self, known: Sequence[WaitingJob], count: int | None, why: str, now: datetime) -> list[WaitAlarm]:
+    def note(
+        self, known: Sequence[WaitingJob], count: int | None, reason: WaitReason, now: datetime
+    ) -> list[WaitAlarm]:
         """Take note of the jobs that are known one by one, of how many wait by the CI's count, None if that is not
         known, and of the reason; returns what an operator should know, once for each job."""
         self._known = known
@@ -44,8 +49,9 @@ class Waits:
             # The CI gives a runner the oldest one.
             self._unnamed = self._unnamed[max(0, len(self._unnamed) - more) :]
             self._unnamed += [now] * (more - len(self._unnamed))
-        if count or (count is None and why):  # while none waits, the reason of one that lapsed is the one before
-            self._why = why
+        # While none waits, the reason of one that lapsed is the one before.
+        if count or (count is None and reason.words):
+            self._why, self._cause = reason.words, reason.cause.value
         return [*self._lapsed(), *self._newly_late(now)]
 
     def shown(self, now: datetime) -> tuple[WaitingJob, ...]:
@@ -53,7 +59,7 @@ class Waits:
         last: the record has room for a few, and people look for the jobs that a runner would get now."""
         jobs = [job for job in self._all() if later(job.since, SHOWN_AFTER) <= now]
         jobs.sort(key=lambda job: (job.taken_back_at is not None, job.since, job.id))
-        return tuple(replace(job, why=self._reason(job)) for job in jobs)
+        return tuple(replace(job, why=self._reason(job), cause=self._cause_of(job)) for job in jobs)
 
     def _all(self) -> list[WaitingJob]:
         return [*self._known, *(WaitingJob("", since) for since in self._unnamed)]
@@ -64,20 +70,23 @@ class Waits:
         again = f"; GitHub took it back {job.lapses} of {LAPSES} times" if job.lapses else ""
         return f"{self._why or UNKNOWN}{again}"
 
+    def _cause_of(self, job: WaitingJob) -> str:
+        return self._lapses[_key(job)][2] if job.taken_back_at is not None else self._cause
+
     def _lapsed(self) -> list[WaitAlarm]:
         """What to say about jobs that the CI has taken back since the last time."""
         before = self._lapses
         self._lapses = {}
         alarms = []
         for job in [one for one in self._known if one.lapses]:
-            lapses, why = before.get(_key(job), (0, ""))
+            lapses, why, cause = before.get(_key(job), (0, "", ""))
             if job.lapses > lapses:
-                is_final = job.lapses >= LAPSES
+                is_final, cause = job.lapses >= LAPSES, self._cause
                 why = f"GitHub took it back {job.lapses} of {LAPSES} times: {self._why or UNKNOWN}"
                 if is_final:
                     why = f"GitHub took it back {LAPSES} times and does not announce it again: {self._why or UNKNOWN}"
                 alarms.append(WaitAlarm(f"{_named(job)}: {why}", is_final))
-            self._lapses[_key(job)] = (job.lapses, why)
+            self._lapses[_key(job)] = (job.lapses, why, cause)
         return alarms
 
     def _newly_late(self, now: datetime) -> list[WaitAlarm]:

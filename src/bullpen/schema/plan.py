@@ -1,14 +1,18 @@
 """What a provision would do now, without doing it."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from bullpen.model.ticket import UsageClass
 from bullpen.model.wait import WaitCause
-from bullpen.schema.base import AnswerBody
+from bullpen.schema.base import AnswerBody, filled
 from bullpen.schema.requests import ProvisionRun, RunId
-from bullpen.schema.why import CandidateAnswer, RefusalCount
+from bullpen.schema.why import CandidateAnswer, RefusalCount, candidate_of, refusals_of
+
+if TYPE_CHECKING:
+    from bullpen.explain.plan import PlanPrice, ProvisionPlan
+    from bullpen.model.instance import Instance
 
 
 class PlanRun(ProvisionRun, frozen=True, kw_only=True):
@@ -50,8 +54,8 @@ class PlannedCap(AnswerBody, frozen=True):
 class PlannedTarget(AnswerBody, frozen=True):
     """The idle target of the class."""
 
-    setting: Annotated[str, Meta(description="Setting that gives the target now.")]
     target: Annotated[int, Meta(description="Instances that are to be on offer now.")]
+    entry: Annotated[str, Meta(description="Entry of the schedule that sets the target now; empty if none does.")]
     now: Annotated[int, Meta(description="Instances on offer now.")]
     after: Annotated[int, Meta(description="Instances on offer afterwards.")]
 
@@ -89,7 +93,30 @@ class PlanAnswer(AnswerBody, frozen=True):
     ]
     missing_prices: Annotated[list[str], Meta(description="Types without a price.")]
     caps: Annotated[list[PlannedCap], Meta(description="Caps of the class, and how full they would be.")]
-    idle_target: Annotated[PlannedTarget | None, Meta(description="Idle target of the class; null if it has none.")]
+    idle_target: Annotated[PlannedTarget, Meta(description="Idle target of the class, and how it would be met.")]
     blocked_by: Annotated[
         PlanObstacle | None, Meta(description="Why the provision would fail or wait; null if it would be met.")
-    ] = field(default=None)
+    ]
+
+
+def plan_of(plan: "ProvisionPlan", price: "PlanPrice | None" = None) -> PlanAnswer:
+    obstacle, target = plan.obstacle, plan.target
+    return PlanAnswer(
+        run_id=plan.request.run_id,
+        requested=plan.request.count,
+        serving=[one.id for one in plan.serving],
+        would_claim=[_claim_of(one) for one in plan.claims],
+        would_end=[one.id for one in plan.ended],
+        would_launch=filled(PlannedLaunch, plan.launch, types=list(plan.launch.types)) if plan.launch else None,
+        refusals=refusals_of(plan.candidates.refusals),
+        refused=[candidate_of(one) for one in plan.candidates.listed],
+        price_per_hour=price.per_hour if price else None,
+        missing_prices=list(price.missing) if price else [],
+        caps=[PlannedCap(one.cap.setting, one.cap.limit, one.now, one.after) for one in plan.caps],
+        idle_target=PlannedTarget(target.target.target, target.target.entry, target.now, target.after),
+        blocked_by=PlanObstacle(obstacle.cause, obstacle.because, obstacle.next) if obstacle else None,
+    )
+
+
+def _claim_of(one: "Instance") -> PlannedClaim:
+    return PlannedClaim(one.id, one.resource_class, one.instance_type, one.usage_class)

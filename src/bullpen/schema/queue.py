@@ -1,11 +1,14 @@
 """Everything that waits, and how long others have waited."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from bullpen.schema.base import AnswerBody, Time
-from bullpen.schema.why import WaitAnswer
+from bullpen.schema.base import AnswerBody, Time, filled, time_of
+from bullpen.schema.why import WaitAnswer, wait_of
+
+if TYPE_CHECKING:
+    from bullpen.explain.queue import PoolWaits
 
 
 class LatencyAnswer(AnswerBody, frozen=True):
@@ -33,3 +36,13 @@ class QueueAnswer(AnswerBody, frozen=True):
     data_since: Annotated[
         Time | None, Meta(description="Since when the latencies are known; null if there is no history yet.")
     ]
+
+
+def queue_of(found: "PoolWaits") -> QueueAnswer:
+    return QueueAnswer(
+        waits=[wait_of(one, with_candidates=False) for one in found.waits],
+        more=found.more,
+        unmatched=[wait_of(one, with_candidates=False) for one in found.unmatched],
+        latencies=[filled(LatencyAnswer, one) for one in found.latencies],
+        data_since=time_of(found.data_since),
+    )

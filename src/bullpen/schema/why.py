@@ -1,40 +1,24 @@
 """Why something waits, and how long the stages of what does not wait any more took."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, field
 
 from bullpen.model.instance import InstanceFate
+from bullpen.model.instance import State as InstanceState
+from bullpen.model.progress import WorkPhase
 from bullpen.model.provision import Origin
 from bullpen.model.ticket import RefusalRule
-from bullpen.model.wait import Candidate, ExplainedWait, WaitCause, WaitKind
+from bullpen.model.wait import Candidate, ExplainedWait, SubjectKind, TimelineOutcome, WaitCause, WaitKind
 from bullpen.schema.base import AnswerBody, Time, filled, time_of
-from bullpen.schema.story import StoryAnswer
+from bullpen.schema.story import StoryAnswer, story_of
+
+if TYPE_CHECKING:
+    from bullpen.explain import Explanation
+    from bullpen.explain.timeline import Timeline, TimelineLane
 
 CANDIDATES_SHOWN = 200
 """Of a wait; `refusals` counts all that were looked at."""
-
-
-class SubjectKind(StrEnum):
-    """What an id of `why` names."""
-
-    RUN = "run"
-    JOB = "job"
-    INSTANCE = "instance"
-    PROVISION = "provision"
-    WORKER = "worker"
-    SET = "set"
-    REPOSITORY = "repository"
-
-
-class TimelineOutcome(StrEnum):
-    """What became of a provision: `open` while it is not decided."""
-
-    OPEN = "open"
-    MET = "met"
-    PARTIAL = "partial"
-    FAILED = "failed"
 
 
 class RefusalCount(AnswerBody, frozen=True):
@@ -48,7 +32,7 @@ class CandidateAnswer(AnswerBody, frozen=True):
     """An instance that could serve what waits, and the rule that refuses it."""
 
     instance_id: Annotated[str, Meta(description="Id of the instance.")]
-    state: Annotated[str, Meta(description="State of the instance.")]
+    state: Annotated[InstanceState, Meta(description="State of the instance.")]
     rule: Annotated[RefusalRule, Meta(description="The rule that refuses it; `fits` if none does.")]
     detail: Annotated[str, Meta(description="What it has and what is asked for; empty if the rule says it all.")] = ""
 
@@ -102,9 +86,14 @@ class TimelineAnswer(AnswerBody, frozen=True):
     provision_id: Annotated[str, Meta(description="Id of the provision.")]
     asked_at: Annotated[Time, Meta(description="When it was asked for.")]
     ended_at: Annotated[Time | None, Meta(description="When it was decided; null while it is not.")]
+    seconds: Annotated[float | None, Meta(description="How long it took until then; null while it is not decided.")]
     outcome: Annotated[TimelineOutcome, Meta(description="What became of it.")]
     reason: Annotated[str, Meta(description="Why it failed; empty if it did not.")]
-    stages: Annotated[dict[str, float], Meta(description="Seconds by stage, in order.")]
+    stages: Annotated[
+        dict[str, float],
+        Meta(description="Seconds from the request until every instance that was kept had reached a stage, in order."),
+    ]
+    phases: Annotated[dict[WorkPhase, float], Meta(description="For how many seconds the call waited for what.")]
     lanes: Annotated[list[LaneAnswer], Meta(description="The instances that it held, kept or not.")]
 
 
@@ -138,3 +127,30 @@ def refusals_of(counts: tuple[tuple[RefusalRule, int], ...]) -> list[RefusalCoun
 
 def candidate_of(one: Candidate) -> CandidateAnswer:
     return filled(CandidateAnswer, one)
+
+
+def why_of(found: "Explanation") -> WhyAnswer:
+    return filled(
+        WhyAnswer,
+        found,
+        waits=[wait_of(one) for one in found.waits],
+        timeline=timeline_of(found.timeline) if found.timeline is not None else None,
+        stories=[story_of(one) for one in found.stories],
+    )
+
+
+def timeline_of(timeline: "Timeline") -> TimelineAnswer:
+    return filled(
+        TimelineAnswer,
+        timeline,
+        ended_at=time_of(timeline.ended_at),
+        seconds=None if timeline.seconds is None else round(timeline.seconds, 3),
+        stages={stage: round(seconds, 3) for stage, seconds in timeline.stages.items()},
+        phases={phase: round(seconds, 3) for phase, seconds in timeline.phases.items()},
+        lanes=[_lane_of(one) for one in timeline.lanes],
+    )
+
+
+def _lane_of(one: "TimelineLane") -> LaneAnswer:
+    fate = InstanceFate(one.lane.fate) if one.lane.fate else None
+    return filled(LaneAnswer, one.lane, first_job=one.first_job, fate=fate)

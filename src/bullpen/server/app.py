@@ -32,6 +32,7 @@ from bullpen.server.routes import (
     control,
     dashboard,
     evidence,
+    explain,
     github,
     health,
     heartbeats,
@@ -124,7 +125,8 @@ def _with_headers(send: Any, others: list[tuple[bytes, bytes]]) -> Any:
 def _litestar() -> Litestar:
     """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
     comes with the requests."""
-    of_operators = (runs, operations, jobs, sources, pool, evidence, operate, control, series, history, workers)
+    of_pool = (pool, explain, evidence, operate, control, series, history)
+    of_operators = (runs, operations, jobs, sources, *of_pool, workers)
     of_people = (session, health, metrics, dashboard)
     modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, *of_people)
     return Litestar(

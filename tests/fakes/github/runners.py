@@ -66,7 +66,12 @@ def list_all(call: ApiCall) -> WireAnswer:
 
 
 def groups(call: ApiCall) -> WireAnswer:
-    return listed(call, "runner_groups", [shown_group(call, group) for group in call.state.groups_of(call.scope)])
+    """With `visible_to_repository` those that admit this repository, which is named without its owner."""
+    found = call.state.groups_of(call.scope)
+    if name := call.query.get("visible_to_repository"):
+        full = f"{call.scope}/{name}".lower()
+        found = [one for one in found if not one.repositories or full in map(str.lower, one.repositories)]
+    return listed(call, "runner_groups", [shown_group(call, group) for group in found])
 
 
 def group_repositories(call: ApiCall) -> WireAnswer:

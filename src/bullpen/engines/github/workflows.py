@@ -14,7 +14,7 @@ from typing import Any
 from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.github.answers import GithubAnswer, GithubCall, rows, understood
 from bullpen.engines.github.client import GithubClient
-from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_METADATA, READ_RUNS, WRITE_RUNS, Right
+from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_METADATA, READ_RUNS, WRITE_RUNS, Right, runners
 from bullpen.errors import Conflict, NotFound, PermissionDenied, Refused
 from bullpen.model.limits import REPOSITORY_ID_DIGITS
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
@@ -105,6 +105,17 @@ class GithubWorkflows:
             with understood(call):
                 jobs += [_job(one, found[id]) for one in rows(answer.body, "jobs") if one["status"] == QUEUED]
         return [job for job in jobs if job.waits]
+
+    async def groups_open_to(self, repository: str) -> list[str] | None:
+        scope = self._client.settings.scope
+        if "/" in scope:
+            return None
+        self._repository(repository)  # raises NotFound for another scope's
+        call = GithubCall("GET", f"{self._client.scope_path}/actions/runner-groups", runners(scope, "read"))
+        query = {"visible_to_repository": repository.partition("/")[2]}
+        listed = await self._client.listed(call, "runner_groups", query=query) or []
+        with understood(call):
+            return [str(one["name"]) for one in listed]
 
     async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
         """Those that have an environment, or may have one."""

@@ -112,6 +112,8 @@ class MemoryGithub:
         self.cancels: list[str] = []
         self.repositories: dict[str, int] = {}
         """Ids by case-folded name, 0 of one that is not visible. A name that is not there exists, too."""
+        self.open_groups: dict[str, list[str]] | None = None
+        """The runner groups that admit each repository; None: the scope has no groups."""
         self.denied: set[str] = set()
         """Calls that the credentials do not allow, by name."""
         self.on_event: Callable[[str, str], None] = lambda repository, run: None

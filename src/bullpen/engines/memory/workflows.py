@@ -37,6 +37,10 @@ class MemoryWorkflows:
         unfinished = sorted((one for one in found if not one[0].completed), key=lambda one: one[0].attempt == 1)
         return [job for _, attempts in unfinished[:runs] for job in attempts[-1] if job.waits]
 
+    @request("workflows.groups_open_to")
+    def groups_open_to(self, repository: str) -> list[str] | None:
+        return None if self._hub.open_groups is None else self._hub.open_groups.get(repository.casefold(), [])
+
     @request("workflows.deploying")
     def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
         self._hub.allows("deploying")

@@ -38,6 +38,7 @@ TAGS = {
     "pool": "The pool: its instances, its numbers, and what happened to its records.",
     "history": "What machines cost and whose it was, and what was done and why.",
     "operate": "Orders of operators: pause, resume, drain and rotate.",
+    "waits": "Waits: why something waits, what a provision would do, and how long others have waited.",
     "workers": "Workers: processes with a lease, which they renew by heartbeats.",
     "heartbeats": "Heartbeats: how workers renew their leases.",
     "session": "The session of a browser at the dashboard, which stands for an operator's token.",

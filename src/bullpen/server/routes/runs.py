@@ -69,7 +69,7 @@ async def provision_run(
         return provision_of(await provision(context.ports, context.settings, asked, stop=stop, tell=tell))
 
     speaker = context.of_run(request, run_id, Scope.OPERATE)
-    asked = _request(context.settings, run_id, entitled(context.settings, speaker, run_id, data))
+    asked = request_of(context.settings, run_id, entitled(context.settings, speaker, run_id, data))
     lasts = context.settings.timings.provision + asked.wait + GRACE
     waits = asked.wait > 0
     with context.admission.work():  # only now: what can never succeed is not asked again because of load
@@ -96,7 +96,8 @@ def _own(speaker: Operator | RunIdentity) -> str:
     return speaker.run if isinstance(speaker, RunIdentity) else ""
 
 
-def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
+def request_of(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
+    """The request of a provision, checked. Raise ConfigError."""
     if data.count > settings.limits.max_count:
         allowed = f"at most {settings.limits.max_count} (limits.max-count)"
         remedy = "Ask for fewer, or have limits.max-count raised in the server's settings."
