@@ -24,6 +24,7 @@ SUBJECTS = (
     "embedded",
     "heartbeats",
     "scraping",
+    "watching",
     "sweeping",
     "noticing",
     "rescheduling",

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from bullpen.auth.tokens import Scope
 from bullpen.errors import Unavailable
 from bullpen.model.instance import Instance
 from bullpen.model.worker import Accepted
+from bullpen.ports import HeldLease
 from bullpen.schema.event import EventKind, GoneEvent, TroubleEvent
 from bullpen.schema.instance import InstanceAnswer, instance_of
 from bullpen.server import live_pool
@@ -405,3 +406,20 @@ async def test_after_trouble_a_stream_says_that_it_is_well_again_and_misses_noth
             assert data(await one.seen(5), "trouble")[0] == {"reason": "the store is away"}
         said = await one.seen(5)
         assert kinds(said) == ["instance", "ready"]
+
+
+async def test_leases_are_looked_at_less_often_where_that_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_house(tmp_path) as house:
+        looks: list[float] = []
+
+        async def slow(since: datetime, limit: int) -> list[HeldLease]:
+            looks.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(0.1)
+            return []
+
+        monkeypatch.setattr(house.ports.workers, "leases", slow)
+        async with watching(house) as one:
+            await one.seen(60)
+        assert min(later - sooner for sooner, later in pairwise(looks)) >= 0.1 * live_pool.SHARE

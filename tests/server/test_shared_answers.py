@@ -52,7 +52,7 @@ async def test_ten_pages_that_ask_at_once_cost_one_answer(tmp_path: Path, monkey
         assert counted.times == 1
 
 
-@pytest.mark.parametrize(("takes", "kept"), [(0.0, LEAST), (0.2, 0.2 * SHARE), (3.0, MOST)])
+@pytest.mark.parametrize(("takes", "kept"), [(0.0, LEAST), (0.05, 0.05 * SHARE), (3.0, MOST)])
 async def test_an_answer_is_kept_for_as_long_as_it_took_many_times_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes: float, kept: float
 ) -> None:
@@ -150,6 +150,32 @@ async def test_answers_with_many_parameters_take_bounded_room(tmp_path: Path) ->
         for number in range(KEPT + 10):
             assert (await ask(house, f"/v1/runs?limit={number + 1}")).status_code == 200
         assert len(house.app._rest._kept) == KEPT
+
+
+async def test_a_page_is_shown_the_instances_that_its_stream_shows_without_another_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_house(tmp_path) as house:
+        await land(house.ports.records, running("i-1"))
+        reads: list[int] = []
+        live = house.ports.records.live
+
+        async def counted(limit: int, after: str = "") -> Any:
+            reads.append(limit)
+            return await live(limit, after)
+
+        monkeypatch.setattr(house.ports.records, "live", counted)
+        stream = house.context.events.stream(lambda: True)
+        await anext(stream)
+        await anext(stream)
+        of_page, of_program = await ask(house), await house.ask("GET", "/v1/status")
+        assert of_page.json()["counts"] == of_program.json()["counts"] == {"small": {"running": 1}}
+        assert len(reads) == 1
+        assert [one["id"] for one in (await ask(house, "/v1/runs")).json()["runs"]] == ["run-1"]
+        await stream.aclose()
+        await asyncio.sleep(MOST + 5)  # nothing is read any more
+        assert (await ask(house)).json()["counts"] == {"small": {"running": 1}}
+        assert len(reads) == 2
 
 
 async def test_a_page_is_told_the_time_of_the_server(tmp_path: Path) -> None:

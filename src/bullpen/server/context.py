@@ -17,6 +17,8 @@ from bullpen.controllers import Service
 from bullpen.errors import ConfigError
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import limits
+from bullpen.model.instance import Instance
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.ports.callers import Verifiers
 from bullpen.server.authentication import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
@@ -30,6 +32,7 @@ from bullpen.server.operations import Operations
 from bullpen.server.problems import Problem
 from bullpen.server.readiness import Readiness
 from bullpen.server.runner_versions import RunnerVersions
+from bullpen.server.shared_answers import is_of_page
 from bullpen.settings.reloading import Reloader
 
 REMEMBERED = 1000  # deliveries, and repositories
@@ -121,6 +124,12 @@ class Context:
         except Problem:
             return False
         return True
+
+    async def live(self, request: Asking) -> list[Instance]:
+        """Every live instance. A page of the dashboard, which shows the event stream, gets what that shows: then the
+        pool is not read again for it."""
+        shown = self.events.live() if is_of_page(request.scope) else None
+        return await every_live(self.ports) if shown is None else shown
 
     def head(self, request: Asking) -> Head:
         """The headers by which the request was admitted."""

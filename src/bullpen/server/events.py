@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from bullpen.errors import BullpenError
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.instance import Instance
 from bullpen.ports import Ports
 from bullpen.schema.event import EventKind, TroubleEvent
 from bullpen.server.live_pool import LivePool
@@ -111,6 +112,11 @@ class Events:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def live(self) -> list[Instance] | None:
+        """Every live instance as of the last read, a moment ago; None while nothing is read, or cannot be."""
+        is_read = self._task is not None and not self._task.done()
+        return self._pool.live() if is_read and self._is_current and not self._in_trouble else None
 
     async def _watch(self) -> None:
         clock = asyncio.get_running_loop().time

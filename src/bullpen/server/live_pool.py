@@ -1,7 +1,7 @@
 """What the event stream shows of the pool, kept by difference: each record is read and encoded when it has changed.
 
     instances, jobs     by version: of those that are known, a read costs their number, and nothing else
-    leases              at most once a second, the renewed ones in one event: beats never travel one by one
+    leases              once a second at most, the renewed ones in one event: beats never travel one by one
     workers, silent,    few rows each; told when they differ from what was told
     holds
     operations          of this process, and of others of this home
@@ -11,15 +11,17 @@ Each event is encoded once, for all streams. The beginning of a stream is made o
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
 
-from bullpen.inventory import silences
+from bullpen.inventory import Silence, silences
 from bullpen.inventory.instance_views import leaving_at
+from bullpen.lazy_dataclass import dataclass
+from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.ticket import format_time
@@ -46,11 +48,20 @@ from bullpen.server.operations import Operations
 
 MOST_JOBS = 20_000  # of all runs that have instances
 MOST_LEASES = 10_000  # workers whose leases are looked at
-LEASES_EVERY = 1.0  # seconds
+EVERY, LONGEST_EVERY = 1.0, 15.0  # seconds between two looks at leases and what else has no versions
+SHARE = 40  # … which are so many times as long as a look takes: a lease costs a read where stores have no scans
 OVERLAP = timedelta(seconds=2)  # by which the clocks of two servers that receive beats may differ
 
 Shown: TypeAlias = AnswerBody | Operation
 Key: TypeAlias = tuple[EventKind, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    leaving: dict[str, datetime]
+    silent: Sequence[Silence]
+    pauses: Sequence[Pause]
+    leases: Sequence[HeldLease]
 
 
 class LivePool:
@@ -69,27 +80,41 @@ class LivePool:
         self._jobs: dict[str, int] = {}  # versions
         self._small: dict[Key, Shown] = {}  # what has no version
         self._leases: dict[str, HeldLease] = {}
-        self._leases_at: float | None = None
+        self._look_at = 0.0  # when to look again at what has no versions
         self._leases_until = EPOCH
 
     async def read(self) -> list[bytes]:
         """Read what has changed; returns the events that say so. Raise what the store raises; what was read before that
         comes with the next read."""
+        look = await self._look() if asyncio.get_running_loop().time() >= self._look_at else None
         found = await self._ports.records.live_since(self._versions)
-        self._take_instances(found, await leaving_at(self._ports))
+        self._take_instances(found, self._leaving if look is None else look.leaving)
         if self._runs or self._jobs:
             self._take_jobs(await self._ports.jobs.changed([*self._runs], self._jobs, MOST_JOBS))
         self._take_operations()
         self._take_small(EventKind.WORKERS, "", WorkersEvent(domains_of(await self._ports.workers.census())))
-        now = asyncio.get_running_loop().time()
-        if self._leases_at is None or now - self._leases_at >= LEASES_EVERY:
-            self._leases_at = now
-            silent = [silent_worker_of(one) for one in await silences(self._ports)]
-            self._take_small(EventKind.SILENT, "", SilentEvent(silent))
-            self._take_small(EventKind.HOLDS, "", HoldsEvent(holds_of(await self._ports.records.pauses())))
-            await self._take_leases()
+        if look is not None:
+            self._take_small(EventKind.SILENT, "", SilentEvent([silent_worker_of(one) for one in look.silent]))
+            self._take_small(EventKind.HOLDS, "", HoldsEvent(holds_of(look.pauses)))
+            self._take_leases(look.leases)
         news, self._news = self._news, {}
         return [*news.values()]
+
+    def live(self) -> list[Instance]:
+        return [*self._instances.values()]
+
+    async def _look(self) -> "_Look":
+        """At what has no versions."""
+        began = asyncio.get_running_loop().time()
+        found = _Look(
+            await leaving_at(self._ports),
+            await silences(self._ports),
+            await self._ports.records.pauses(),
+            await self._ports.workers.leases(self._leases_until - OVERLAP, MOST_LEASES),
+        )
+        took = asyncio.get_running_loop().time() - began
+        self._look_at = began + min(LONGEST_EVERY, max(EVERY, SHARE * took))
+        return found
 
     def beginning(self) -> Iterator[bytes]:
         """The events with which a stream begins: everything there is, then `ready`."""
@@ -159,8 +184,7 @@ class LivePool:
             self._small[kind, id] = shown
             self._show(kind, id, shown)
 
-    async def _take_leases(self) -> None:
-        found = await self._ports.workers.leases(self._leases_until - OVERLAP, MOST_LEASES)
+    def _take_leases(self, found: Sequence[HeldLease]) -> None:
         known = self._leases
         renewed = [one for one in found if known.get(one.instance_id) != one and one.instance_id in self._instances]
         if not renewed:

@@ -5,7 +5,7 @@
                 └─▶ work it out, and keep it for as long as it took, many times over
 
 So however many pages are open, the questions of a kind take a small share of the server. An answer is a second old at
-least where it was cheap, and ten at most where it was not. What a page changes itself is never hidden from it: after
+most where it was cheap, and fifteen where it was not. What a page changes itself is never hidden from it: after
 each of its writes everything is worked out again.
 
 Only for requests of the dashboard's own pages, which browsers mark; a program always gets an answer of its own. Only
@@ -37,8 +37,8 @@ PATHS = frozenset(
     )
 )
 """Questions about the whole pool."""
-LEAST, MOST = 1.0, 10.0  # seconds for which an answer is kept
-SHARE = 20  # … which are so many times as many as it took
+LEAST, MOST = 1.0, 15.0  # seconds for which an answer is kept
+SHARE = 100  # … which are so many times as many as it took: a question takes a hundredth of a core
 KEPT = 32  # answers; each with other parameters is one
 LARGEST = 4 * 1024 * 1024  # bytes of one that is kept
 

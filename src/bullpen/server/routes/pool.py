@@ -11,7 +11,6 @@ from bullpen.inventory import instance_page, overview, stories, views
 from bullpen.liveness.silence import is_mute
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.instance import State as InstanceState
-from bullpen.pool.live_instances import every_live
 from bullpen.schema.instance import InstanceAnswer, InstanceList, instance_of, instance_of_view
 from bullpen.schema.status import ServerStatus, server_status_of
 from bullpen.schema.story import StoryList, story_of
@@ -30,7 +29,7 @@ async def show_status(request: Asking, context: Ctx) -> ServerStatus:
     """Counts of instances, offers, workers by failure domain, silent workers, waiting provisions, scale sets, and
     the loops of this server."""
     with context.serving(request, Scope.READ):
-        found = await overview(context.ports, context.settings, await every_live(context.ports))
+        found = await overview(context.ports, context.settings, await context.live(request))
     loops = {loop.name: loop.is_alive() for loop in context.service.loops}
     return server_status_of(found, loops, context.reloader)
 

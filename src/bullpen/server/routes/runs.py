@@ -29,6 +29,7 @@ from bullpen.server.authorization import entitled
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.parameters import After, Key, Limit, OfClass, RunPath, check_query
 from bullpen.server.routes.responses import get, post
+from bullpen.server.shared_answers import is_of_page
 
 GRACE = 60.0
 State: TypeAlias = Annotated[RunState | None, QueryParameter(name="state", description="Only runs in this state.")]
@@ -40,7 +41,8 @@ async def list_runs(
 ) -> RunPage:
     """The runs by id. A run whose runners are all back in the pool is not listed."""
     with context.serving(request, Scope.READ):
-        return run_page_of(await runs(context.ports, limit, after, state=only, resource_class=of_class))
+        live = context.events.live() if is_of_page(request.scope) else None
+        return run_page_of(await runs(context.ports, limit, after, state=only, resource_class=of_class, live=live))
 
 
 @get("/v1/runs/{run_id:str}", summary="Show a run's instances and jobs")
