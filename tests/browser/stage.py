@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from browser.stand_in import StandIn
+from free_ports import a_free_port
 from server.served import PATIENCE, ServeProcess, a_server, command, environment
 
 MILLISECONDS = PATIENCE * 1000
@@ -21,15 +23,14 @@ expect.set_options(timeout=MILLISECONDS)
 
 WIDE = (1440, 900)
 NARROW = (390, 844)
+__all__ = ["a_free_port"]
 PLACES = ["pools", "queue", "instances", "runs", "workers", "sets", "control", "cost", "activity"]
-QUICKLY = ["--set", "classes.small.idle-target=0"]
 
 
 def cli(home: Path, *arguments: str) -> dict[str, Any]:
     """The answer of a command of Bullpen, which must succeed."""
-    ran = subprocess.run(
-        command(home, *arguments, "--json"), env=environment(), capture_output=True, text=True, timeout=PATIENCE
-    )
+    given = [*arguments] if "--json" in arguments else [*arguments, "--json"]
+    ran = subprocess.run(command(home, *given), env=environment(), capture_output=True, text=True, timeout=PATIENCE)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found: dict[str, Any] = json.loads(ran.stdout)
     return found
@@ -54,9 +55,8 @@ class View:
     """A page of the dashboard. `faults` is what it must not do: errors, and requests to other hosts."""
 
     page: Page
-    server: ServeProcess
+    server: ServeProcess | StandIn
     faults: list[str] = field(default_factory=list)
-    is_cut_off: bool = False  # the server is stopped on purpose: the browser logs requests that fail
 
     def go(self, place: str) -> None:
         """Show a page, once its data have arrived."""
@@ -94,7 +94,7 @@ class View:
 
 @contextmanager
 def viewed(
-    browser: Browser, server: ServeProcess, size: tuple[int, int] = WIDE, theme: str = "light", **options: Any
+    browser: Browser, server: ServeProcess | StandIn, size: tuple[int, int] = WIDE, theme: str = "light", **options: Any
 ) -> Iterator[View]:
     """A new page; at the end it must have done nothing that it must not do."""
     width, height = size

@@ -22,7 +22,7 @@ function buttons(word, can, run) {
   return h("footer", null, h("button", { type: "button", class: "button", on: { click: close } }, "Cancel"), h("button", { type: "button", class: "button first", disabled: !can, on: { click: run } }, word));
 }
 
-const names = () => [...new Set([...(shared.status?.pools || []).map((one) => one.resourceClass), ...classes.keys()])].sort();
+const names = () => [...new Set([...(shared.status?.pools || []).map((one) => one.resourceClass), ...[...classes.keys()].sort()])];
 
 /** Runners for a run: the plan stands there before the button can be pressed. */
 export function provisionDialog() {

@@ -15,12 +15,7 @@ export function alerts(now) {
     if (one.state === "held") found.push({ glyph: "brake", tone: "warn", subject: one.name, text: `: losses are held back. ${one.why}`, at: one.heldSince, href: address("workers"), place: "Workers" });
   for (const one of status?.failingLoops || [])
     found.push({ glyph: "failed", tone: "lost", subject: one.loop, text: ` fails: ${one.error}`, at: one.since, href: address("control"), place: "Control" });
-  for (const [id, one] of silent) {
-    if (!instances.has(id)) continue;
-    const lost = one.state !== "active";
-    const jobs = one.jobIds.length ? `, with ${plural(one.jobIds.length, "job")} bound to it` : "";
-    found.push({ glyph: lost ? "lost" : "suspect", tone: lost ? "lost" : "warn", subject: id, id: true, text: lost ? ` was lost${jobs}.` : ` misses its lease${jobs}.`, at: one.heartbeatAt, href: address("instances", id), place: "Instance" });
-  }
+  for (const lost of [true, false]) found.push(...ofSilent([...silent.values()].filter((one) => instances.has(one.instanceId) && (one.state !== "active") === lost), lost));
   const waits = shared.waits?.filter((one) => !["booting", "cleaning", "queued-behind"].includes(one.cause));
   if (waits)
     for (const one of waits) found.push({ glyph: "wait", tone: "warn", subject: one.subject, text: ` waits: ${one.because}`, at: one.since, href: address("queue"), place: "Queue" });
@@ -33,6 +28,19 @@ export function alerts(now) {
   if (file?.refused) found.push({ glyph: "failed", tone: "lost", subject: file.file, text: ` is not applied: ${file.refused}`, at: null, href: address("control"), place: "Control" });
   found.sort((a, b) => (Date.parse(b.at) || now) - (Date.parse(a.at) || now));
   return found;
+}
+
+/** Each of a few, or all of many in one line. */
+function ofSilent(list, lost) {
+  const drawn = lost ? { glyph: "lost", tone: "lost" } : { glyph: "suspect", tone: "warn" };
+  if (list.length > 2) {
+    const last = list.reduce((a, b) => (a.heartbeatAt > b.heartbeatAt ? a : b));
+    return [{ ...drawn, subject: plural(list.length, "worker"), text: lost ? " were lost." : " miss their leases.", at: last.heartbeatAt, href: address("workers"), place: "Workers" }];
+  }
+  return list.map((one) => {
+    const jobs = one.jobIds.length ? `, with ${plural(one.jobIds.length, "job")} bound to it` : "";
+    return { ...drawn, subject: one.instanceId, id: true, text: lost ? ` was lost${jobs}.` : ` misses its lease${jobs}.`, at: one.heartbeatAt, href: address("instances", one.instanceId), place: "Instance" };
+  });
 }
 
 export const ageOf = (alert, now) => (alert.at ? ago(alert.at, now) : "");

@@ -17,17 +17,19 @@ import * as themes from "./themes.js";
 
 const REDRAW_EVERY = 250; // milliseconds: what is not a long list is drawn this often at most
 const STATUS_EVERY = 5; // seconds
+const SELDOM = 15; // seconds
 const scrolled = new Map(); // address → how far its page was scrolled
 
 const $ = (id) => document.getElementById(id);
 let page = null; // the open one: { draw, tick, close, list, resources }
 let here = "";
-let watched = null;
+let watched = [];
 let drawing = 0;
 let drawnAt = 0;
+let troubled = "";
 
 const stream = new Stream({
-  event: store.take,
+  event: (kind, data) => (kind === "holds" ? (shared.holds = data.holds) : store.take(kind, data)),
   whole: () => {
     store.whole();
     draw();
@@ -146,24 +148,37 @@ function showSignIn(why) {
 }
 
 function begin() {
-  if (!watched) {
+  if (!watched.length) {
     store.watch(() => {
       if (connection.ended) return;
       page?.list?.refresh();
+      if (store.news.trouble !== troubled) {
+        troubled = store.news.trouble;
+        sign();
+      }
       redraw();
     });
     addEventListener("hashchange", route);
     setInterval(second, 1000);
-    watched = new Resource("/v1/status", STATUS_EVERY, () => {
-      shared.status = watched.answer;
-      if (watched.answer) store.takeSilent(watched.answer.silentWorkers);
-      redraw();
+    keepAsking("/v1/status", STATUS_EVERY, (answer) => {
+      shared.status = answer;
+      store.takeSilent(answer.silentWorkers);
     });
+    keepAsking("/v1/queue", SELDOM, (answer) => (shared.waits = answer.waits));
+    keepAsking("/v1/holds", 0, (answer) => (shared.holds = answer.holds));
   }
   pause(false);
   stream.open();
   if (page) draw();
   else route();
+}
+
+function keepAsking(path, every, took) {
+  const one = new Resource(path, every, () => {
+    if (one.answer) took(one.answer);
+    redraw();
+  });
+  watched.push(one);
 }
 
 async function start() {

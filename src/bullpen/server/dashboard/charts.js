@@ -120,5 +120,5 @@ export function poolCharts(series) {
   return h("div", { class: "thirds", key: "charts" },
     lineChart({ ...common, title: "Wait for a runner", log: true, series: [{ name: "p95", tone: "created", values: series.waits("waitP95"), format: length }, { name: "p50", tone: "running", values: series.waits("waitP50"), format: length }] }),
     lineChart({ ...common, title: "Reuse and cold starts", top: 100, series: [{ name: "reused", tone: "offer", values: series.reuse(), format: rate }, { name: "cold starts", tone: "created", values: series.sums("coldStarts"), format: count }] }),
-    lineChart({ ...common, title: "On offer", floor: 4, series: series.offers() }));
+    lineChart({ ...common, title: "On offer", floor: 4, series: series.offers(count) }));
 }

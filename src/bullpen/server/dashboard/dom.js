@@ -94,6 +94,10 @@ function morph(node, wanted) {
     if (node.data !== wanted.data) node.data = wanted.data;
     return;
   }
+  if (node.nodeName === "CANVAS") {
+    for (const { name, value } of wanted.attributes) node.setAttribute(name, value); // its size is its own
+    return;
+  }
   for (const { name } of [...node.attributes])
     if (!wanted.hasAttribute(name) && !(name === "open" && node.nodeName !== "DIALOG")) node.removeAttribute(name);
   for (const { name, value } of [...wanted.attributes]) {

@@ -78,7 +78,7 @@ export class List {
     if (rows === this.rowsHigh) return;
     this.rowsHigh = rows;
     this.space.style.height = rows + "px";
-    this.node.style.height = rows + (this.headHigh || 34) + 2 + "px";
+    this.node.style.height = rows + (this.headHigh ?? 34) + 2 + "px";
   }
 
   lay() {

@@ -23,16 +23,17 @@ export function panel({ title, note, end, footer, extra = "", key }, ...content)
     footer ? h("footer", null, footer) : null);
 }
 
-/** A table. A column is its name, or [name, class]; a row is a list of cells, or { key, href, cells }. */
-export function table(columns, rows, caption) {
+/** A table. A column is its name, or [name, class]; a row is a list of cells, or { key, href, cells }. With the shape
+    `cards`, a row becomes a card in a narrow window. */
+export function table(columns, rows, caption, shape = "") {
   const heads = columns.map((one) => (Array.isArray(one) ? one : [one, ""]));
   return h("div", { class: "scroll-x" },
-    h("table", { "aria-label": caption },
+    h("table", { "aria-label": caption, class: shape },
       h("thead", null, h("tr", null, heads.map(([name, kind]) => h("th", { class: kind, scope: "col" }, name)))),
       h("tbody", null, rows.map((row) => {
         const { key, href, cells, kind } = Array.isArray(row) ? { cells: row } : row;
         return h("tr", { key, class: kind, "data-open": href, on: href ? { click: opens } : null },
-          cells.map((cell, n) => h("td", { class: heads[n]?.[1] }, cell)));
+          cells.map((cell, n) => h("td", { class: heads[n]?.[1], "data-name": shape ? heads[n]?.[0] : null }, cell)));
       }))));
 }
 

@@ -57,20 +57,18 @@ export function take(kind, data) {
   else if (kind === "operation") operations.set(data.id, data);
   else if (kind === "workers") news.domains = data.workers;
   else if (kind === "gone") forget(data.kind, data.id);
-  else if (kind === "lease") takeLease(data);
-  else if (kind === "leases") for (const one of data.leases || []) takeLease(one);
-  news.trouble = kind === "trouble" ? data.reason : "";
+  else if (kind === "silent") return takeSilent(data.workers);
+  else if (kind === "leases") for (const one of data.leases) takeLease(one);
+  if (kind !== "operation") news.trouble = kind === "trouble" ? data.reason : ""; // operations are not read from the store
   changed();
 }
 
 export function takeLease(data) {
-  const id = data.instanceId || data.id;
-  if (!id) return;
-  leases.set(id, data);
-  touched.add(id);
+  leases.set(data.instanceId, data);
+  touched.add(data.instanceId);
 }
 
-/** The silent workers, as the status lists them. */
+/** All workers that are silent now. */
 export function takeSilent(list) {
   const before = new Map(silent);
   silent.clear();

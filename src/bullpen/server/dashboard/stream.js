@@ -2,9 +2,9 @@
 // taken in by slices of a few milliseconds, so that the page answers while 5,000 instances arrive.
 
 const SLICE = 8; // milliseconds
-const QUIET = 1500; // milliseconds without an event after which everything there is has arrived
+const QUIET = 1500; // milliseconds without an event after which everything there is has arrived, from a server that does not say so
 const RETRY = [1, 2, 3, 5, 8, 10]; // seconds
-const KINDS = ["instance", "job", "workers", "operation", "gone", "trouble", "run", "wait", "action", "hold", "lease", "leases", "ready"];
+const KINDS = ["instance", "job", "workers", "operation", "gone", "trouble", "silent", "leases", "holds", "ready"];
 
 export class Stream {
   constructor({ event, whole, state }) {
@@ -69,8 +69,7 @@ export class Stream {
       const text = this.line[this.head++];
       this.heard = true;
       this.onEvent(kind, JSON.parse(text));
-      // The number of workers comes after everything that there is.
-      if (!this.complete && (kind === "workers" || kind === "ready") && this.head >= this.line.length) this.finished();
+      if (kind === "ready") this.finished();
     }
     if (this.head < this.line.length) return this.channel.port2.postMessage(0);
     this.line = [];

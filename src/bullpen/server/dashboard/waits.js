@@ -20,7 +20,7 @@ export function waitBody(wait, detail = wait) {
     h("p", null, wait.because),
     wait.next || wait.secondsLeft !== null ? h("dl", { class: "facts" }, h("dt", null, "What happens next"), h("dd", null, wait.next, wait.secondsLeft === null || wait.secondsLeft === undefined ? "" : ` In about ${length(wait.secondsLeft)}.`)) : null,
     refusals.length ? h("div", null, h("h3", null, `${count(refusals.reduce((sum, one) => sum + one.count, 0))} instances ${wait.resourceClass ? "of " + wait.resourceClass : ""}, and the rule that refuses each`),
-      table([["Count", "right"], "Rule"], refusals.map((one) => ({ key: one.rule, cells: [bold(count(one.count)), RULES[one.rule] || one.rule] })), "Refusals by rule")) : null,
+      table([["Count", "right tight"], "Rule"], refusals.map((one) => ({ key: one.rule, cells: [bold(count(one.count)), RULES[one.rule] || one.rule] })), "Refusals by rule")) : null,
     candidates.length ? h("details", null, h("summary", null, `Show ${count(candidates.length)} candidates one by one`),
       table(["Instance", "State", "Why not"], candidates.map((one) => ({ key: one.instanceId, cells: [idLink(one.instanceId, "instance"), recordMark(one.state, true), [RULES[one.rule] || one.rule, one.detail ? ": " + one.detail : ""]] })), "Candidates")) : null,
   ];

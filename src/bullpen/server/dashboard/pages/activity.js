@@ -9,6 +9,8 @@ import { address, keep, pageOf } from "../router.js";
 
 const PAGE = 200;
 const COLUMNS = [["Time"], ["By", "middle"], ["Did"], ["Subject"], ["Reason"]];
+/** Of `serve on host (4711)/reap` the loop, of `release of 4711` the command. */
+const controller = (by) => (by.includes("/") ? by.slice(by.lastIndexOf("/") + 1) : by.split(" ")[0]);
 const RECORD = /^(i|p|j|local)-[0-9a-f]{6,}/;
 
 export default function page(context) {
@@ -21,8 +23,8 @@ export default function page(context) {
   const path = () => `/v1/activity?limit=${PAGE}` + (text ? "&q=" + encodeURIComponent(text) : "");
   const newest = context.resource(path(), 3);
 
-  const key = (one) => one.id || `${one.at} ${one.by} ${one.did} ${one.subject} ${one.reason}`;
-  const fits = (one) => !by || (by === "trouble" ? one.trouble : one.by.split(/[ /]/).includes(by) || one.by === by);
+  const key = (one) => `${one.at} ${one.by} ${one.did} ${one.subject} ${one.reason}`;
+  const fits = (one) => !by || (by === "trouble" ? one.trouble : controller(one.by) === by);
   let found = new Map();
   const list = new List({
     label: "Activity", kind: "of-activity", columns: COLUMNS,
@@ -70,7 +72,7 @@ export default function page(context) {
       const fresh = waiting();
       if (fresh && (list.top < 40 && !list.over)) take();
       const kinds = new Map();
-      for (const one of actions) kinds.set(one.by.split(/[ /]/).at(-1), (kinds.get(one.by.split(/[ /]/).at(-1)) || 0) + 1);
+      for (const one of actions) kinds.set(controller(one.by), (kinds.get(controller(one.by)) || 0) + 1);
       const trouble = actions.filter((one) => one.trouble).length;
       const late = waiting();
       return [

@@ -23,7 +23,8 @@ export default function page(context) {
       const loops = answer?.loops || Object.entries(status.loops).map(([name, alive]) => ({ name, process: "", alive, turns: [] }));
       const failing = new Map(status.failingLoops.map((one) => [one.loop, one]));
       const holds = answer?.holds || shared.holds || [];
-      const braked = status.controls.filter((one) => one.state === "held");
+      const protection = answer?.protection || status.controls;
+      const braked = protection.filter((one) => one.state === "held");
       const bad = loops.filter((one) => one.failing || failing.has(one.name) || one.alive === false);
       const sentence = [bad.length ? [bold(bad[0].name), bad.length > 1 ? ` and ${plural(bad.length - 1, "other loop")} fail. ` : " fails: " + (bad[0].error || failing.get(bad[0].name)?.error || "it does not run") + ". "] : ["All ", bold(plural(loops.length, "loop")), " turn. "],
         holds.map((one) => [one.resourceClass ? ["Class ", bold(one.resourceClass)] : "The pool", " is paused: ", one.note, ". "]), braked.map((one) => [bold(one.name), ": losses are held back. "]), status.settings.refused ? ["The settings file is not applied. "] : ""];
@@ -34,18 +35,18 @@ export default function page(context) {
         h("div", { class: "columns", key: "columns" },
           h("div", null,
             panel({ title: "Loops", note: processes > 1 ? plural(processes, "process", "processes") : loops[0]?.process, footer: bad.length ? bad.map((one) => h("p", null, bold(one.name), ": ", one.error || failing.get(one.name)?.error || "it does not run")) : null }, loopTable(loops, failing, now)),
-            answer ? debts(answer.debts || [], now) : null),
+            answer ? debts(answer, now) : null),
           h("div", null,
-            panel({ title: "Protection", note: "against mistaken losses" }, status.controls.map((one) => h("div", { class: "list-row", key: one.name }, glyph(one.state === "held" ? "brake" : "good", one.state === "held" ? "warn" : "offer"), h("span", { class: "grow" }, bold(one.name), h("div", { class: "quiet" }, one.why || (one.recoveredAt ? "heartbeats resumed " + ago(one.recoveredAt, now) : "losses are declared as they are found"))), h("span", { class: "nowrap" }, one.state === "held" ? "held since " + time(one.heldSince, now) : "on"))),
-              status.controls.length ? null : h("p", { class: "inside quiet" }, "Nothing is held back.")),
-            answer ? limits(answer.rateLimits || [], now) : null,
+            panel({ title: "Protection", note: "against mistaken losses" }, protection.map((one) => h("div", { class: "list-row", key: one.name }, glyph(one.state === "held" ? "brake" : "good", one.state === "held" ? "warn" : "offer"), h("span", { class: "grow" }, bold(one.name), h("div", { class: "quiet" }, one.why || (one.recoveredAt ? "heartbeats resumed " + ago(one.recoveredAt, now) : "losses are declared as they are found"))), h("span", { class: "nowrap" }, one.state === "held" ? "held since " + time(one.heldSince, now) : "on"))),
+              protection.length ? null : h("p", { class: "inside quiet" }, "Nothing is held back.")),
+            answer ? limits(answer.rateLimits, now) : null,
             answer?.runnerVersion ? panel({ title: "Runner version" }, h("div", { class: "inside" }, facts([["Version", answer.runnerVersion.version], ["Refused by GitHub", answer.runnerVersion.deadline ? h("span", { class: (ms(answer.runnerVersion.deadline) - now) / 86400000 < 7 ? "ink-warn" : "" }, "in " + until(answer.runnerVersion.deadline, now)) : null]]))) : null,
             panel({ title: "Store" }, h("div", { class: "inside" }, facts([
               ["Kind", answer?.store?.kind], ["Answers", answer?.store ? (answer.store.works ? mark("good", "offer", "yes") : mark("failed", "lost", "no", "lost")) : null],
               ["Offers", plural(status.pools.reduce((sum, one) => sum + one.tickets, 0), "ticket") + ", " + count(status.pools.reduce((sum, one) => sum + one.claimable, 0)) + " claimable"],
               ["Settings file", status.settings.file || "none"], ["Restart needed for", status.settings.restartNeeded.join(", ")], ["Refused", status.settings.refused ? h("span", { class: "ink-lost" }, status.settings.refused) : null],
             ]))),
-            answer?.replicas ? panel({ title: "Replicas", note: count(answer.replicas.length) }, answer.replicas.map((one) => h("div", { class: "list-row", key: one.process }, h("span", { class: "grow mono" }, one.process), h("span", { class: "quiet nowrap" }, one.seenAt ? "heard " + ago(one.seenAt, now) : "")))) : null)),
+            answer ? panel({ title: "Replicas", note: count(answer.replicas.length) }, answer.replicas.map((one) => h("div", { class: "list-row", key: one.process }, h("span", { class: "grow mono" }, one.process), h("span", { class: "quiet nowrap" }, one.seenAt ? "heard " + ago(one.seenAt, now) : "")))) : null)),
       ];
     },
   };
@@ -74,9 +75,9 @@ function turns(list) {
   return h("span", { class: "turns", role: "img", "aria-label": `${plural(list.length, "turn")}, ${count(bad)} failed` }, list.map((one) => h("i", { class: one.ok ? "" : "bad", title: `${time(one.at)}, ${length(one.seconds)}${one.ok ? "" : ", failed"}`, style: { height: Math.max(12, (100 * one.seconds) / high).toFixed(0) + "%" } })));
 }
 
-function debts(list, now) {
+function debts({ debts: list, moreDebts }, now) {
   const late = list.filter((one) => ms(one.dueAt) < now - 5000);
-  return panel({ title: "Debts", note: `${count(list.length)} owed, ${count(late.length)} overdue` }, list.length ? table(["Owed", "By record", ["Due", "right"], ["Waits for", "no-narrow"]], list.slice(0, MOST).map((one) => ({
+  return panel({ title: "Debts", note: `${moreDebts ? "more than " : ""}${count(list.length)} owed, ${count(late.length)} overdue` }, list.length ? table(["Owed", "By record", ["Due", "right"], ["Waits for", "no-narrow"]], list.slice(0, MOST).map((one) => ({
     key: one.subject + one.kind,
     cells: [mark("debt", "created", one.kind.replace(/-/g, " ")), idLink(one.subject, /^i-/.test(one.subject) ? "instance" : ""), ms(one.dueAt) < now ? h("span", { class: late.includes(one) ? "ink-warn" : "" }, length(since(one.dueAt, now)) + " overdue") : "in " + length((ms(one.dueAt) - now) / 1000), one.waitsFor || ""],
   })), "Debts") : h("p", { class: "inside quiet" }, "Nothing is owed."));
@@ -84,7 +85,7 @@ function debts(list, now) {
 
 function limits(list, now) {
   if (!list.length) return null;
-  return panel({ title: "GitHub limits" }, h("div", { class: "inside bones" }, list.map((one) => {
+  return panel({ title: "GitHub limits" }, h("div", { class: "inside stacked" }, list.map((one) => {
     const low = one.remaining < one.limit / 10;
     return h("div", { key: one.resource }, h("p", null, bold(one.resource), h("span", { class: "quiet" }, `, resets in ${until(one.resetsAt, now)}: `), `${count(one.remaining)} of ${count(one.limit)} left`),
       h("div", { class: "meter", role: "img", "aria-label": `${one.remaining} of ${one.limit} left` }, h("div", { class: low ? "fill-warn" : "fill-offer", style: { width: (100 * one.remaining) / (one.limit || 1) + "%" } })));

@@ -10,7 +10,7 @@ import { classes, GROUPS, instances, silent, total, touched } from "../store.js"
 
 const RANK = { lost: 0, suspect: 1, leaving: 2 };
 const ORDER = { created: 3, claimed: 4, cleaning: 5, ended: 6, running: 7, offer: 8 };
-const COLUMNS = [["State"], ["Instance"], ["Class", "middle"], ["Machine", "middle"], ["Run"], ["Lease"], ["Until", "middle"], ["Trust domain", "wide"], ["Ticket, debt", "wide"]];
+const COLUMNS = [["State"], ["Instance"], ["Class", "middle"], ["Machine", "middle"], ["Run"], ["Lease"], ["Until", "middle"], ["Trust domain", "wide"], ["Owes", "wide"]];
 
 export default function page(context) {
   let state = context.query.get("state") || "";
@@ -123,7 +123,7 @@ function row(context) {
       lease.set(leaseOf(one, now));
       setText(left, one.group === "ended" ? "–" : until(one.threshold, now));
       setText(trust, one.trustDomain || "never used");
-      setText(debt, one.owes ? "owes " + one.owes.kind.replace(/-/g, " ") : one.group === "offer" ? "on offer" : "");
+      setText(debt, one.owes ? one.owes.kind.replace(/-/g, " ") : "–");
     },
   };
 }

@@ -4,7 +4,7 @@ import { provisionDialog } from "../actions.js";
 import { ageOf, alerts } from "../alerts.js";
 import { poolCharts, spark } from "../charts.js";
 import { glyph, h } from "../dom.js";
-import { capital, count, length, money, ms, plural, share, time } from "../format.js";
+import { capital, count, length, ms, plural, share, time } from "../format.js";
 import { bullet, six, stack } from "../marks.js";
 import { bold, empty, idLink, lead, panel, table } from "../parts.js";
 import { address } from "../router.js";
@@ -38,7 +38,7 @@ export default function pools(context) {
       return [
         lead("Is a warm runner ready for the next run?", tone(list), sentence(list), provision),
         needed.length ? attention(needed, now) : null,
-        panel({ title: "Pools", note: plural(instances.size, "instance") + (series.price === null ? "" : ` · ${money(series.price)} an hour now`), footer: "Solid: settled. Hatched: on its way to the next state. Reuse and cold starts: last 30 minutes." }, poolTable(list, series)),
+        panel({ title: "Pools", note: plural(instances.size, "instance"), footer: "Solid: settled. Hatched: on its way to the next state. Reuse and cold starts: last 30 minutes." }, poolTable(list, series)),
         poolCharts(series, now),
       ];
     },
@@ -47,7 +47,7 @@ export default function pools(context) {
 
 function rows(series, now) {
   const known = new Map((shared.status?.pools || []).map((one) => [one.resourceClass, one]));
-  const names = [...new Set([...known.keys(), ...classes.keys()])].sort();
+  const names = [...new Set([...known.keys(), ...[...classes.keys()].sort()])]; // those of the settings in their order
   return names.map((name) => {
     const pool = known.get(name);
     const counts = classes.get(name) || NONE;
@@ -120,7 +120,7 @@ function poolTable(list, series) {
       one.wait === null ? h("span", { class: "quiet" }, "none") : h("a", { class: "link", href: address("queue") }, length(one.wait)),
       ...(wide ? [spark(one.onOffer, one.target, "offer", `${one.name} on offer in the last 30 minutes`)] : []),
     ],
-  })), "Pools");
+  })), "Pools", "cards");
 }
 
 function target(one) {

@@ -42,7 +42,7 @@ export default function page(context) {
             waits.length ? panel({ title: "Waiting now", note: "longest first" + (more ? `; ${count(more)} more` : "") }, waits.map((one) => row(one, opened, toggle, now)))
               : h("section", { class: "panel", key: "none" }, empty("Nothing waits", "A run or a job that waits appears here with the one cause that keeps it, what happens next, and who was refused.", "bullpen why 4711"))),
           h("div", null,
-            latencies.length ? h("section", { class: "panel", key: "tiles" }, h("div", { class: "tiles" }, ["p50", "p95", "p99"].map((name) => tile(name, worst(latencies, name))), tile("Oldest now", waits.length ? since(waits[0].since, now) : null))) : null,
+            latencies.length ? h("section", { class: "panel", key: "tiles" }, h("div", { class: "tiles" }, ["p50", "p95", "p99"].map((name) => tile(name, worst(latencies, name))), tile("Oldest", waits.length ? since(waits[0].since, now) : null))) : null,
             series.ready && series.times.length ? lineChart({ title: "Wait for a runner", note: "last 30 min", log: true, times: series.times, marks: series.marks, series: [{ name: "p95", tone: "created", values: series.waits("waitP95"), format: length }, { name: "p50", tone: "running", values: series.waits("waitP50"), format: length }] }) : null,
             latencyTable("By class", latencies, waits, "resourceClass", dataSince, now),
             latencyTable("By repository", latencies, waits, "repository", dataSince, now))),
@@ -74,10 +74,10 @@ function latencyTable(title, latencies, waits, by, dataSince, now) {
   const names = [...new Set([...latencies.map((one) => one[by]), ...waits.map((one) => one[by])])].filter(Boolean).sort();
   if (!names.length) return by === "resourceClass" ? panel({ title }, h("p", { class: "inside quiet" }, dataSince ? `No provision ended since ${time(dataSince, now)}.` : "No data yet: the history begins with the first provision.")) : null;
   return panel({ title, note: "last 24 h", key: title, footer: dataSince ? "No data before " + time(dataSince, now) + "." : null },
-    table([by === "repository" ? "Repository" : "Class", ["p50", "right"], ["p95", "right"], ["p99", "right"], ["Oldest", "right"], ["Waiting", "right"]], names.map((name) => {
+    table([by === "repository" ? "Repository" : "Class", ["p50", "right"], ["p95", "right"], ["Oldest", "right"], ["Waiting", "right"]], names.map((name) => {
       const mine = latencies.filter((one) => one[by] === name);
       const waiting = waits.filter((one) => one[by] === name);
-      return [name, length(worst(mine, "p50")), length(worst(mine, "p95")), length(worst(mine, "p99")), waiting.length ? length(Math.max(...waiting.map((one) => since(one.since, now) || 0))) : "–", waiting.length ? count(waiting.length) : "–"];
+      return [name, length(worst(mine, "p50")), length(worst(mine, "p95")), waiting.length ? length(Math.max(...waiting.map((one) => since(one.since, now) || 0))) : "–", waiting.length ? count(waiting.length) : "–"];
     }), title));
 }
 

@@ -1,0 +1,122 @@
+"""States that a page must say: nothing that fits, an older server, a missing price, no data, a store in trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, expect
+
+from browser import made_answers
+from browser.made_pool import MadePool
+from browser.stage import View, viewed
+from browser.stand_in import MISSING, Answer, StandIn, standing_in
+from bullpen.schema.cost import AmountAnswer
+
+pytestmark = pytest.mark.slow
+NEWER = ["queue", "plan", "holds", "control", "cost", "cost/hours", "activity", "series"]
+
+
+@contextmanager
+def shown(browser: Browser, changed: dict[str, Answer] | None = None) -> Iterator[tuple[View, StandIn]]:
+    pool = MadePool()
+    answers = {**made_answers.answers(pool), **(changed or {})}
+    with standing_in(StandIn(answers, pool.beginning)) as server, viewed(browser, server) as view:
+        yield view, server
+
+
+def test_a_filter_that_nothing_fits_can_be_cleared(chromium: Browser) -> None:
+    with shown(chromium) as (view, _):
+        view.go("instances?q=no-such-thing")
+        view.see("No instance fits the filter.")
+        view.page.get_by_role("button", name="Clear the filters").click()
+        expect(view.row("Lost, running")).to_have_count(3)
+
+
+def test_an_older_server_is_shown_with_what_it_has(chromium: Browser) -> None:
+    absent: dict[str, Answer] = {f"/v1/{name}": MISSING for name in NEWER}
+    with shown(chromium, {**absent, "/v1/why/": MISSING, "/v1/session": MISSING}) as (view, _):
+        view.go("pools")
+        expect(view.page.locator("main table")).to_contain_text("22 of 24")
+        view.go("cost")
+        view.see("Not available: this server does not tell what it costs.")
+        view.go("activity")
+        view.see("Not available")
+        view.go("control")
+        view.see("All 7 loops turn.")
+        view.go("queue")
+        view.see("No provision waits for a cap.")
+
+
+def test_a_store_in_trouble_is_said_and_the_end_of_it(chromium: Browser) -> None:
+    with shown(chromium) as (view, server):
+        view.go("instances")
+        server.tell("trouble", {"reason": "database is locked"})
+        expect(view.page.locator("#banner")).to_contain_text("The store is in trouble")
+        expect(view.page.locator("#banner")).to_contain_text("database is locked")
+        server.tell("ready", {"instances": 1, "jobs": 0})
+        expect(view.page.locator("#banner")).to_be_empty()
+
+
+def test_a_missing_price_is_said(chromium: Browser) -> None:
+    with shown(chromium) as (view, _):
+        view.go("cost")
+        view.see("These types have no price, so they are counted as $0: c6i.large.")
+
+
+def test_a_range_without_data_is_no_zero(chromium: Browser) -> None:
+    made: Any = dict(made_answers.made_cost(MadePool()))["/v1/cost"]
+    nothing = AmountAnswer(0.0, 0.0)
+    empty = msgspec.structs.replace(made, total=nothing, machines=nothing, rows=[], data_since="2026-11-01T00:00:00Z")
+    with shown(chromium, {"/v1/cost": empty, "/v1/cost?since=24h&by=class": empty}) as (view, _):
+        view.go("cost")
+        view.see("There is no data before 2026-11-01 00:00:00.")
+        assert view.page.locator("main .hours").count() == 0
+
+
+def test_a_hundred_thousand_actions_are_read_page_by_page(chromium: Browser) -> None:
+    def page(number: int) -> dict[str, object]:
+        rows = [
+            {
+                "at": f"2026-11-19T05:{n % 60:02}:00Z",
+                "by": "serve/reap",
+                "did": "terminate",
+                "subject": f"i-{number:04}{n:012x}",
+                "reason": "idle",
+                "isDone": True,
+                "trouble": False,
+            }
+            for n in range(200)
+        ]
+        return {"actions": rows, "next": str(number + 1)}
+
+    pages: dict[str, Answer] = {f"/v1/activity?limit=200&before={n}": page(n) for n in range(1, 500)}
+    with shown(chromium, {**pages, "/v1/activity": page(0)}) as (view, _):
+        view.go("activity")
+        grid = view.page.get_by_role("grid", name="Activity")
+        expect(grid).to_have_attribute("aria-rowcount", "201")
+        for n in range(2, 5):
+            view.page.locator(".grid-rows").evaluate("one => one.scrollTop = one.scrollHeight")
+            expect(grid).to_have_attribute("aria-rowcount", str(200 * n + 1))
+        assert view.page.locator(".grid-row").count() < 80
+
+
+def test_an_action_is_done_only_when_it_is_confirmed(chromium: Browser) -> None:
+    with shown(chromium) as (view, server):
+        view.go("control")
+        view.page.get_by_role("button", name="Pause…").click()
+        dialog = view.page.get_by_role("dialog")
+        expect(dialog.get_by_role("button", name="Pause", exact=True)).to_be_disabled()
+        view.page.get_by_role("textbox", name="Note").fill("the image breaks npm")
+        expect(dialog).to_contain_text("no new claims and launches")
+        assert all(b'"dryRun":true' in body for _, path, body in server.asked if path == "/v1/pause")
+        dialog.get_by_role("button", name="Cancel").click()
+        assert all(b'"dryRun":true' in body for _, path, body in server.asked if path == "/v1/pause")
+        view.page.get_by_role("button", name="Pause…").click()
+        view.page.get_by_role("textbox", name="Note").fill("the image breaks npm")
+        dialog.get_by_role("button", name="Pause", exact=True).click()
+        expect(view.page.locator("#toasts")).to_contain_text("The pool is paused.")
+        assert b'"dryRun":false' in server.asked[-1][2]
