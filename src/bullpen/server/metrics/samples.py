@@ -33,7 +33,7 @@ class Samples:
         series = self._values.setdefault(family.name, {})
         named = tuple(shown(label) for label in labels)
         if named in series or len(series) < MOST_SERIES:
-            series[named] = value
+            series[named] = value if isinstance(value, Histogram) else round(value, 6)
 
     def put_each(self, name: str, values: Iterable[tuple[tuple[str, ...], Value]]) -> None:
         for labels, value in values:
