@@ -212,6 +212,10 @@ def test_a_command_that_provisions_sends_a_trace_and_none_fails_without_a_receiv
             shown = attributes(receiver.spans()["provision"].attributes)
             assert (shown["bullpen.run.id"], shown["bullpen.created"]) == ("run-1", 1)
             assert {"create", "register", "settle"} < set(receiver.spans())
+        with receiving() as receiver:
+            receiver.hangs.clear()  # until the command has ended
+            ran = provision("run-3", receiver.url)
+            assert ran.returncode == 0, ran.stderr
         ran = provision("run-2", f"http://127.0.0.1:{a_free_port()}/v1/traces")
         assert ran.returncode == 0, ran.stderr
         assert "Traceback" not in ran.stderr
