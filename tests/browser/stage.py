@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from browser.stand_in import StandIn
+from browser.stand_in import MadeServer
 from free_ports import a_free_port
 from server.served import PATIENCE, ServeProcess, a_server, command, environment
 
@@ -51,11 +51,11 @@ def begun(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @dataclass
-class View:
+class DashboardView:
     """A page of the dashboard. `faults` is what it must not do: errors, and requests to other hosts."""
 
     page: Page
-    server: ServeProcess | StandIn
+    server: ServeProcess | MadeServer
     faults: list[str] = field(default_factory=list)
 
     def go(self, place: str) -> None:
@@ -94,15 +94,19 @@ class View:
 
 @contextmanager
 def viewed(
-    browser: Browser, server: ServeProcess | StandIn, size: tuple[int, int] = WIDE, theme: str = "light", **options: Any
-) -> Iterator[View]:
+    browser: Browser,
+    server: ServeProcess | MadeServer,
+    size: tuple[int, int] = WIDE,
+    theme: str = "light",
+    **options: Any,
+) -> Iterator[DashboardView]:
     """A new page; at the end it must have done nothing that it must not do."""
     width, height = size
     scheme: Any = theme
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)
     try:
         context.set_default_timeout(MILLISECONDS)
-        view = View(context.new_page(), server)
+        view = DashboardView(context.new_page(), server)
         view.watch()
         yield view
         assert view.faults == []

@@ -23,7 +23,7 @@ MISSING = (404, {"code": "no-such-endpoint", "error": "no such endpoint"})
 
 
 @dataclass
-class StandIn:
+class MadeServer:
     """`answers` by path, with the query or without; of others by the longest beginning that ends in `/`."""
 
     answers: Mapping[str, Answer]
@@ -75,7 +75,7 @@ def _event(kind: str, data: object) -> bytes:
 
 
 @contextmanager
-def standing_in(stand_in: StandIn) -> Iterator[StandIn]:
+def standing_in(stand_in: MadeServer) -> Iterator[MadeServer]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, expect
 from browser import made_answers
 from browser.made_pool import MadePool
 from browser.stage import NARROW, PLACES, WIDE, viewed, widest
-from browser.stand_in import StandIn, standing_in
+from browser.stand_in import MadeServer, standing_in
 
 pytestmark = pytest.mark.slow
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
@@ -26,8 +26,8 @@ def pool() -> MadePool:
 
 
 @pytest.fixture
-def server(pool: MadePool) -> Iterator[StandIn]:
-    with standing_in(StandIn(made_answers.answers(pool), pool.beginning)) as found:
+def server(pool: MadePool) -> Iterator[MadeServer]:
+    with standing_in(MadeServer(made_answers.answers(pool), pool.beginning)) as found:
         yield found
 
 
@@ -50,7 +50,7 @@ def findings(page: Any, axe: str) -> list[str]:
 
 @pytest.mark.parametrize(("size", "theme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_axe_finds_nothing_on_any_page(
-    chromium: Browser, axe: str, server: StandIn, pool: MadePool, size: tuple[int, int], theme: str
+    chromium: Browser, axe: str, server: MadeServer, pool: MadePool, size: tuple[int, int], theme: str
 ) -> None:
     with viewed(chromium, server, size, theme) as view:
         for place in places(pool):
@@ -60,7 +60,7 @@ def test_axe_finds_nothing_on_any_page(
 
 @pytest.mark.parametrize(("size", "theme"), [(WIDE, "dark"), (NARROW, "light")])
 def test_axe_finds_nothing_in_dialogs_and_states(
-    chromium: Browser, axe: str, server: StandIn, size: tuple[int, int], theme: str
+    chromium: Browser, axe: str, server: MadeServer, size: tuple[int, int], theme: str
 ) -> None:
     with viewed(chromium, server, size, theme) as view:
         view.go("pools")
@@ -76,7 +76,7 @@ def test_axe_finds_nothing_in_dialogs_and_states(
 
 
 def test_no_page_with_everything_scrolls_sideways_in_a_narrow_window(
-    chromium: Browser, server: StandIn, pool: MadePool
+    chromium: Browser, server: MadeServer, pool: MadePool
 ) -> None:
     for width in (NARROW[0], 340):
         with viewed(chromium, server, (width, 700)) as view:
@@ -85,7 +85,7 @@ def test_no_page_with_everything_scrolls_sideways_in_a_narrow_window(
                 assert widest(view.page) == [], f"{place} at {width}"
 
 
-def test_the_keyboard_alone_reaches_everything(chromium: Browser, server: StandIn, pool: MadePool) -> None:
+def test_the_keyboard_alone_reaches_everything(chromium: Browser, server: MadeServer, pool: MadePool) -> None:
     with viewed(chromium, server) as view:
         view.go("pools")
         view.press("Tab")
@@ -126,7 +126,7 @@ def test_the_keyboard_alone_reaches_everything(chromium: Browser, server: StandI
         expect(view.page.get_by_role("dialog")).to_be_hidden()
 
 
-def test_an_address_holds_page_id_and_filter_and_back_returns(chromium: Browser, server: StandIn) -> None:
+def test_an_address_holds_page_id_and_filter_and_back_returns(chromium: Browser, server: MadeServer) -> None:
     with viewed(chromium, server) as view:
         view.go("instances")
         view.page.get_by_role("button", name="Silent").click()

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from browser.stage import PLACES, View, cli, serving, viewed
+from browser.stage import PLACES, DashboardView, cli, serving, viewed
 
 pytestmark = pytest.mark.slow
 
 
-def log_in(view: View, token: str) -> None:
+def log_in(view: DashboardView, token: str) -> None:
     view.page.goto(view.server.url)
     view.page.get_by_label("Token", exact=True).fill(token)
     view.page.get_by_role("button", name="Sign in").click()
