@@ -32,12 +32,12 @@ STRETCH = 10.0  # seconds
 TIMES = 5  # stretches of each kind, of which the medians count
 
 
-def scraped(sizes: Sequence[int] = (100, INSTANCES)) -> Iterator[Row]:
+def scraped(sizes: Sequence[int] = (100, INSTANCES), scrapes: int = SCRAPES) -> Iterator[Row]:
     for size in sizes:
         with a_home() as home:
             asyncio.run(_filled(home, size))
             with serving(home) as serve:
-                took, series = _scrapes(serve.port)
+                took, series = _scrapes(serve.port, scrapes)
         subject, budgeted = f"/metrics at {size:,} instances", size == INSTANCES
         yield row(f"{subject}: a scrape", took * 1000, "ms", "< 50" if budgeted else "")
         yield row(f"{subject}: series", series, "series")
@@ -72,10 +72,10 @@ async def _filled(home: Path, size: int) -> None:
         await fill(database, on_offer("i-0000000000000001", SystemClock().now()), size)
 
 
-def _scrapes(port: int) -> tuple[float, int]:
+def _scrapes(port: int, scrapes: int) -> tuple[float, int]:
     """Seconds of a scrape, and how many series it has."""
     took, text = [], b""
-    for _ in range(SCRAPES):
+    for _ in range(scrapes):
         began = time.perf_counter()
         text = _scrape(port)
         took.append(time.perf_counter() - began)

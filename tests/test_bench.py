@@ -25,6 +25,7 @@ from bench import (  # noqa: E402
     refreshing,
     releasing,
     scale_sets,
+    scraping,
     set_stage,
     warm,
 )
@@ -165,6 +166,12 @@ def test_every_measurement_of_scale_sets_runs_at_a_tiny_size(
     assert found
     assert len({one.name for one in found}) == len(found)
     assert all(isinstance(one.value, int | float) and one.value >= 0 and one.unit for one in found)
+
+
+def test_what_scrapes_take_is_measured_at_a_tiny_size() -> None:
+    found = list(scraping.scraped(sizes=(5,), scrapes=1))
+    assert [one.unit for one in found] == ["ms", "series"]
+    assert all(isinstance(one.value, int | float) and one.value > 0 for one in found)
 
 
 def test_hops_are_the_longest_chain_of_requests_that_waited_for_each_other() -> None:
