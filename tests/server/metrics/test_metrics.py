@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders import buried, cleaning, on_offer, registered, running, terminated
+from builders import buried, cleaning, on_offer, open_provision, registered, running, terminated
 from bullpen.config import HistorySettings, Limits, ResourceClass, Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
@@ -24,7 +24,7 @@ from bullpen.model.ticket import UsageClass
 from bullpen.model.times import later
 from bullpen.ports import HistoryPage, NoHistory, Ports, RequestResult
 from bullpen.server.load_limits import Admission
-from bullpen.server.metrics.catalogue import FAMILIES, SeriesKind
+from bullpen.server.metrics.catalogue import FAMILIES, SeriesKind, SeriesSource
 from bullpen.server.metrics.exposition import STORE_ANSWERS, VALID_FOR
 from bullpen.server.metrics.samples import LONGEST_LABEL, MOST_SERIES
 from conformance.landing import land
@@ -225,6 +225,25 @@ async def test_what_ended_before_this_server_began_is_not_counted(tmp_path: Path
     async with a_house(tmp_path, settings=SETTINGS, ports=ports_with(history, memory)) as house:
         history.all = [a_report(house, "p-1", 30)]
         assert (await scraped(house)).total("bullpen_provisions_total") == 0
+
+
+async def test_the_series_of_the_pool_are_the_same_at_every_server(tmp_path: Path) -> None:
+    history, memory = Reports(), Memory()
+    one, other = (a_house(tmp_path, settings=SETTINGS, ports=ports_with(history, memory)) for _ in range(2))
+    async with one as first, other as second:
+        for walk in (on_offer("i-1"), running("i-2"), cleaning("i-3")):
+            await land(first.ports.records, walk)
+        await first.ports.records.apply(open_provision("p-9", deadline=later(first.ports.clock.now(), 600)))
+        await first.beat()
+        await asyncio.sleep(70)
+        history.all = [a_report(first, "p-1"), a_report(first, "p-2", 10)]
+        shown = [await scraped(house) for house in (first, second)]
+        of_pool = {family.name.removesuffix("_total") for family in FAMILIES if family.source is SeriesSource.POOL}
+        values = [{name: sorted(map(repr, one.families[name].samples)) for name in of_pool} for one in shown]
+        assert values[0] == values[1]
+        assert shown[0].total("bullpen_provisions_total") == 2
+        accepted = [one.value("bullpen_heartbeats_total", result="accepted") for one in shown]
+        assert accepted == [1, 0]  # of the process
 
 
 # ---- names from outside
