@@ -37,11 +37,12 @@ async def read_evidence(request: Asking, context: Ctx, subject: Subject) -> Stre
     with context.serving(request, Scope.OPERATE):
         scrubber = Scrubber(known_secrets(context.settings, os.environ))
         files = await gather(context.ports, context.settings, subject, scrubber)
+        # Before the answer begins, so that an error is still an answer, and its work is counted.
+        pieces = [piece async for piece in zipped(files, context.ports.clock.now())]
 
     async def stream() -> AsyncIterator[bytes]:
-        with context.admission.work():
-            async for piece in zipped(files, context.ports.clock.now()):
-                yield piece
+        for piece in pieces:
+            yield piece
 
     name = f"evidence-{safe_part(subject)}.zip"
     headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
