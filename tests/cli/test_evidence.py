@@ -6,7 +6,7 @@ import os
 import stat
 import time
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -153,12 +153,28 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(run: CommandLine, monkeyp
     assert sorted(os.listdir(run.folder)) == [".bullpen", "a.zip"]
 
 
-@pytest.mark.parametrize("content", [b"", b"PK", b"not a zip at all"])
+def damaged(content: bytes) -> bytes:
+    at = content.index(b"manifest.json") + 40
+    return content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda content: b"", id="nothing"),
+        pytest.param(lambda content: content[:2], id="its first bytes"),
+        pytest.param(lambda content: content[:-30], id="all but its end"),
+        pytest.param(lambda content: b"not a zip at all", id="something else"),
+        pytest.param(damaged, id="a damaged file in it"),
+    ],
+)
 def test_an_archive_that_did_not_arrive_whole_leaves_no_file(
-    run: CommandLine, monkeypatch: pytest.MonkeyPatch, content: bytes
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes]
 ) -> None:
+    real = LocalPool.evidence
+
     async def cut(self: LocalPool, id: str) -> AsyncIterator[bytes]:
-        yield content
+        yield change(b"".join([piece async for piece in real(self, id)]))
 
     monkeypatch.setattr(LocalPool, "evidence", cut)
     refused = run("evidence", "4711")

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,6 +13,7 @@ import click
 
 from bullpen.cli.arguments import checked_id
 from bullpen.cli.backend import Backend
+from bullpen.cli.cells import safe
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import plural
@@ -66,7 +68,7 @@ def command(given: PoolOptions, id: str, out: str | None, force: bool) -> int:
         return 0
     say(f"{file}: {plural(len(manifest.get('files', [])) + 1, 'file')} about {id}")
     for one in missing:
-        say(f"  missing: {one['name']}: {one['why']}")
+        say(safe(f"  missing: {one['name']}: {one['why']}"))
     return 0
 
 
@@ -142,11 +144,13 @@ def _manifest_in(opened: BinaryIO) -> dict[str, Any]:
     try:
         opened.flush()
         with zipfile.ZipFile(opened) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
+                raise zipfile.BadZipFile(f"its files have more than {LARGEST} bytes")
             if (damaged := archive.testzip()) is not None:
                 raise zipfile.BadZipFile(f"{damaged} is damaged")
             found: dict[str, Any] = json.loads(archive.read("manifest.json"))
             return found
-    except (zipfile.BadZipFile, KeyError, ValueError) as exc:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, ValueError) as exc:
         raise Unavailable(
             f"the archive did not arrive whole ({exc}); nothing was written", remedy="Run the command again."
         ) from exc
