@@ -16,6 +16,7 @@ from bullpen.cli.top_screen import TopScreen
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.model.instance import CLAIMED, RUNNING
+from bullpen.schema.hold import HoldAnswer
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.status import PoolAnswer, PoolStatus, pool_status_of
 from emulated_terminal import ScreenPicture
@@ -82,6 +83,12 @@ def test_the_four_views_show_pools_runs_instances_and_waits() -> None:
     assert pressed(top, "tab")[1].startswith("[pools]")
     assert pressed(top, "back-tab")[1].startswith(" pools  runs  instances [waits]")
     assert pressed(top, "3")[1].startswith(" pools  runs [instances]")
+
+
+def test_a_pause_is_named_in_the_first_line() -> None:
+    holds = [HoldAnswer("", "broken image", None, "ops"), HoldAnswer("large", "", None, "ops")]
+    top = a_screen(msgspec.structs.replace(a_pool(), holds=holds))
+    assert lines(top)[0] == "2 runs, 2 instances, 1 wait  PAUSED: whole pool, large  /srv/pool"
 
 
 def test_an_empty_view_says_what_to_do() -> None:

@@ -235,7 +235,9 @@ class TopScreen:
             return "reading ..."
         waits = len(VIEWS[3].rows(found))
         counted = [plural(len(found.runs), "run"), plural(len(found.instances), "instance"), plural(waits, "wait")]
-        return safe(f"{', '.join(counted)}  {found.location}", unicode=self._unicode)
+        paused = ", ".join(one.resource_class or "whole pool" for one in found.holds)
+        head = f"{', '.join(counted)}{f'  PAUSED: {paused}' if paused else ''}"
+        return safe(f"{head}  {found.location}", unicode=self._unicode)
 
     def _tabs(self, width: int) -> str:
         state = self._states[self._at]
