@@ -1,9 +1,11 @@
 """docs/metrics.md has every series of a scrape, with its labels."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from bullpen.cli.overview import COMMANDS
 from bullpen.server.metrics.catalogue import FAMILIES, SeriesKind, SeriesSource
 from metrics_table import published, render
 from server.fixtures import a_house
@@ -34,3 +36,11 @@ def test_the_page_explains_every_label() -> None:
     page = (ROOT / "docs/metrics.md").read_text().partition("## Labels")[2].partition("## The pool")[0]
     own = {label for one in FAMILIES if one.source is not SeriesSource.HOLDER for label in one.labels}
     assert {label for label in own - {"version"} if f"`{label}`" not in page} == set()
+
+
+def test_every_command_that_a_runbook_names_exists() -> None:
+    page = (ROOT / "docs/runbooks.md").read_text()
+    named = set(re.findall(r"`bullpen ([a-z-]+)", page))
+    known = {name for commands in COMMANDS.values() for name in commands}
+    assert {"why", "status"} < named
+    assert named - known == set()
