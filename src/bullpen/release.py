@@ -10,6 +10,7 @@ it stays a debt of its provision, and the process that pays that debt gives it b
 import asyncio
 
 from bullpen import jobs
+from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.history.bookkeeper import book_moved_on, quietly
@@ -60,14 +61,13 @@ async def release(
     # Instances that another process moved, or that are busy, are still owed: the payer of the debt checks again.
     settled = [one for one in owing if one.id not in moved]
     await ports.records.apply_each([lifecycle.settling(settings, one, ports.clock.now(), by) for one in settled])
-    fates = await _see_through(ports, settings, landed, stop, tell, by)
+    # Beside the wait: the time of machines whose stories would soon forget a step is booked.
+    fates, _ = await gather_or_cancel([_see_through(ports, settings, landed, stop, tell, by), _book(ports, landed)])
     fates |= dict.fromkeys(at_work, InstanceFate.BUSY)
     if InstanceFate.CLEANING not in fates.values():
         # Clean or ended, nothing runs there any more: no result of a job can come.
         await jobs.conclude(ports, settings, run_id, by=by, why=OVER, running=True)
     await debts.pay_due(ports, settings, TAKE_OVER, by=by)
-    # Every other release of a machine: until then its story has all of its steps.
-    await quietly(book_moved_on(ports, [one for one in landed if _is_to_be_booked(one)]))
 
     def having(*some: InstanceFate) -> tuple[str, ...]:
         return tuple(id for id, fate in fates.items() if fate in some)
@@ -82,9 +82,11 @@ async def release(
     )
 
 
-def _is_to_be_booked(given_back: Instance) -> bool:
-    """A use takes four steps, and a booking is due after six: half of the releases ask nothing."""
-    return given_back.version % STORY_LENGTH >= STORY_LENGTH // 2
+async def _book(ports: Ports, given_back: list[Instance]) -> dict[str, InstanceFate]:
+    """A use takes four steps and a story has sixteen: half of the releases of a machine ask nothing."""
+    due = [one for one in given_back if one.version % STORY_LENGTH >= STORY_LENGTH // 2]
+    await quietly(book_moved_on(ports, due))
+    return {}
 
 
 async def _decide(ports: Ports, settings: Settings, found: list[Provision], by: str) -> list[Provision]:

@@ -75,7 +75,7 @@ def cost_text(found: CostAnswer, width: int) -> str:
     parts = [head]
     if found.data_since and found.data_since > found.since:
         parts.append(f"nothing is known before {found.data_since}")
-    titles = (found.by.upper(), "RUN", "IDLE", "BOOT", "CLEANING", "TOTAL", "USD")
+    titles = (found.by.upper(), "RUNNING", "IDLE", "BOOT", "CLEANING", "TOTAL", "USD")
     rows = [_row(one) for one in found.rows[:SHOWN]]
     parts += ["", table(titles, [*rows, _total(found)], width)]
     if hidden := len(found.rows) - len(rows) + found.more_rows:
