@@ -25,7 +25,7 @@ PLACE = PolicyScope(
     pool="${var.pool}",
     role="${var.instance_profile}",
     profile="${var.instance_profile}",
-    image="${var.image}",
+    images=("${image}",),
     subnets=("${subnet}",),
     security_groups=("${group}",),
     region="${local.region}",
@@ -37,7 +37,8 @@ PLACE = PolicyScope(
 TABLE = PLACE.arn("dynamodb", f"table/{PLACE.pool}")
 EACH_SUBNET = PLACE.unique_arn("subnet/${subnet}")
 EACH_GROUP = PLACE.unique_arn("security-group/${group}")
-LISTS = {EACH_SUBNET: "local.subnet_arns", EACH_GROUP: "local.security_group_arns"}
+EACH_IMAGE = PLACE.unique_arn("image/${image}")
+LISTS = {EACH_IMAGE: "local.image_arns", EACH_SUBNET: "local.subnet_arns", EACH_GROUP: "local.security_group_arns"}
 """ARNs that stand for one item of a list, and the Terraform list with the ARNs of all items."""
 
 HEAD = f"""\
@@ -47,7 +48,8 @@ HEAD = f"""\
 locals {{
   table_arn = "{TABLE}"
 
-  # Where instances may be launched. Without security groups in the settings, any group is allowed.
+  # From what and where instances may be launched. Without security groups in the settings, any group is allowed.
+  image_arns          = [for image in var.images : "{EACH_IMAGE}"]
   subnet_arns         = [for subnet in var.subnets : "{EACH_SUBNET}"]
   security_group_arns = [for group in coalescelist(var.security_groups, ["*"]) : "{EACH_GROUP}"]
 """

@@ -33,6 +33,7 @@ resource "aws_launch_template" "class" {
     burstable_performance                            = each.value.data.InstanceRequirements.BurstablePerformance
     on_demand_max_price_percentage_over_lowest_price = each.value.data.InstanceRequirements.OnDemandMaxPricePercentageOverLowestPrice
     spot_max_price_percentage_over_lowest_price      = each.value.data.InstanceRequirements.SpotMaxPricePercentageOverLowestPrice
+    cpu_manufacturers                                = try(each.value.data.InstanceRequirements.CpuManufacturers, null)
     allowed_instance_types                           = try(each.value.data.InstanceRequirements.AllowedInstanceTypes, null)
   }
 

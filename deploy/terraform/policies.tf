@@ -4,7 +4,8 @@
 locals {
   table_arn = "arn:${local.partition}:dynamodb:${local.region}:${local.account}:table/${var.pool}"
 
-  # Where instances may be launched. Without security groups in the settings, any group is allowed.
+  # From what and where instances may be launched. Without security groups in the settings, any group is allowed.
+  image_arns          = [for image in var.images : "arn:${local.partition}:ec2:*:*:image/${image}"]
   subnet_arns         = [for subnet in var.subnets : "arn:${local.partition}:ec2:*:*:subnet/${subnet}"]
   security_group_arns = [for group in coalescelist(var.security_groups, ["*"]) : "arn:${local.partition}:ec2:*:*:security-group/${group}"]
 
@@ -90,8 +91,7 @@ locals {
         Sid    = "LaunchResources"
         Effect = "Allow"
         Action = ["ec2:CreateFleet", "ec2:RunInstances"]
-        Resource = concat(local.subnet_arns, local.security_group_arns, [
-          "arn:${local.partition}:ec2:*:*:image/${var.image}",
+        Resource = concat(local.subnet_arns, local.security_group_arns, local.image_arns, [
           "arn:${local.partition}:ec2:*:*:snapshot/*",
           "arn:${local.partition}:ec2:${local.region}:${local.account}:network-interface/*",
           "arn:${local.partition}:ec2:${local.region}:${local.account}:spot-instances-request/*",
@@ -396,8 +396,7 @@ locals {
         Sid    = "LaunchResources"
         Effect = "Allow"
         Action = ["ec2:CreateFleet", "ec2:RunInstances"]
-        Resource = concat(local.subnet_arns, local.security_group_arns, [
-          "arn:${local.partition}:ec2:*:*:image/${var.image}",
+        Resource = concat(local.subnet_arns, local.security_group_arns, local.image_arns, [
           "arn:${local.partition}:ec2:*:*:snapshot/*",
           "arn:${local.partition}:ec2:${local.region}:${local.account}:network-interface/*",
           "arn:${local.partition}:ec2:${local.region}:${local.account}:spot-instances-request/*",

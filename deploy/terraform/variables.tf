@@ -7,8 +7,13 @@ variable "pool" {
 }
 
 variable "image" {
-  description = "AMI of the instances (aws.image)."
+  description = "AMI of every class that names none of its own (aws.image)."
   type        = string
+}
+
+variable "images" {
+  description = "Every AMI that instances are launched from (aws.image and classes.NAME.image)."
+  type        = list(string)
 }
 
 variable "subnets" {

@@ -75,6 +75,9 @@ class ResourceClass(Frozen, frozen=True):
     mem: Annotated[int, Meta(ge=1, le=limits.MEM)]  # minimum memory in MiB
     idle_target: Count = 0  # instances that refresh and serve keep on offer; they create new ones if needed
     max_instances: Count = 0  # largest number of live instances of the class; 0: only limits.max-instances applies
+    image: str = ""  # on AWS: AMI of this class's machines; empty: aws.image
+    architecture: Literal["", "x86_64", "arm64"] = ""  # on AWS: that of its image and its machines; empty: the image's
+    disk: Count = 0  # on AWS: size of the root volume in GiB; 0: aws.volume
     image_generation: Annotated[int, Meta(ge=1)] = 1  # raise it to retire instances of an older image
     allowed_instance_types: tuple[str, ...] = ("*",)  # types for runs that name none; more types give more capacity
     spot_fallback: bool = False  # spot runs also accept on-demand instances, which cost more: idle ones, then new ones
@@ -191,7 +194,7 @@ class Aws(Frozen, frozen=True):
     region: str = ""  # empty: the region that the AWS SDK finds
     endpoints: dict[str, str] = field(default_factory=dict)  # service → URL, for private endpoints and emulators
     manage: Literal["refresh", "external"] = "refresh"  # external: Terraform creates the resources, refresh checks them
-    image: str = ""  # AMI of every machine: Amazon Linux 2023 or Ubuntu
+    image: str = ""  # AMI of every class that names none of its own: Amazon Linux 2023 or Ubuntu
     subnets: tuple[str, ...] = ()  # one for each availability zone: every zone adds a capacity pool
     security_groups: tuple[str, ...] = ()  # no inbound rule is needed: only agents open connections
     instance_profile: str = ""  # name or ARN; `bullpen iam-policy instance` prints its permissions
@@ -294,6 +297,15 @@ class Settings(Frozen, frozen=True):
     def makes_queues(self) -> bool:
         """Whether refresh creates and removes queues. Otherwise Terraform does, and refresh only checks them."""
         return self.engines.pool == "embedded" or self.aws.manage == "refresh"
+
+    def image_of(self, resource_class: str) -> str:
+        """The AMI of a class's machines, on AWS."""
+        return self.resource_class(resource_class).image or self.aws.image
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Every AMI that a class's machines are launched from, each once; none where none is set."""
+        return tuple(dict.fromkeys(filter(None, map(self.image_of, self.classes))))
 
     def resource_class(self, name: str) -> ResourceClass:
         if name not in self.classes:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullpen.config import Agent, Aws, Engines, ResourceClass, Settings, Timings, Trust
+from bullpen.config import Agent, Aws, Engines, Github, ResourceClass, Settings, Timings, Trust
 from bullpen.errors import ConfigError
 from bullpen.settings import load
 from bullpen.settings.validation import contradictions
@@ -61,6 +61,44 @@ def test_a_setting_that_aws_would_refuse_is_named_with_value_and_what_is_allowed
     assert found in wrong
     assert allowed in wrong
     assert len(wrong) < 250
+
+
+def with_class(settings: Settings, **changed: Any) -> Settings:
+    return msgspec.structs.replace(settings, classes={"large": ResourceClass(cpu=1, mem=1024, **changed)})
+
+
+def test_a_class_may_have_an_image_an_architecture_and_a_disk_of_its_own() -> None:
+    own = {"image": "ami-0123456789abcdef1", "architecture": "arm64", "disk": 200}
+    assert list(contradictions(with_class(on_aws(), **own))) == []
+    assert list(contradictions(with_class(on_aws(image=""), **own))) == []  # no class needs that of the pool
+
+
+def test_the_image_of_a_class_must_be_one() -> None:
+    (wrong,) = contradictions(with_class(on_aws(), image="ubuntu"))
+    assert wrong.startswith("classes.large.image ('ubuntu') must be the id of an AMI, such as ami-0123456789abcdef0")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("image", "ami-0123456789abcdef1"), ("architecture", "arm64"), ("disk", 50)]
+)
+def test_on_this_host_no_class_has_an_image_an_architecture_or_a_disk(setting: str, value: Any) -> None:
+    (wrong,) = contradictions(with_class(Settings(), **{setting: value}))
+    assert wrong.startswith(f"classes.large.{setting} ('{value}') has a meaning with engines.pool = \"aws\" only")
+
+
+def test_one_archive_of_the_runner_fits_no_two_architectures() -> None:
+    classes = {name: ResourceClass(cpu=1, mem=1024, architecture=name) for name in ("arm64", "x86_64")}
+    github = Github(scope="acme/web", token="t", runner_url="https://example.com/r.tar.gz", runner_sha256="a" * 64)
+    both = Engines(pool="aws", ci="github")
+    wrong = list(contradictions(msgspec.structs.replace(on_aws(), engines=both, github=github, classes=classes)))
+    assert any("github.runner-url" in one and "arm64 and x86_64" in one for one in wrong), wrong
+
+
+def test_an_unknown_architecture_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "bullpen.toml"
+    file.write_text('[classes.large]\ncpu = 1\nmem = 1024\narchitecture = "amd64"\n')
+    with pytest.raises(ConfigError, match=r"classes\.large\.architecture"):
+        load({}, config=str(file))
 
 
 def test_with_serve_url_the_role_of_the_machines_is_required() -> None:

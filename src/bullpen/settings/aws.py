@@ -4,13 +4,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from bullpen.config import Aws, ResourceClass, Settings
+from bullpen.config import ResourceClass, Settings
 from bullpen.model.limits import DELAY_SECONDS, TYPE_PATTERN, TYPE_PATTERN_ALLOWED, TYPE_PATTERNS
 from bullpen.settings.redaction import shortened
 
 ENDPOINT = r"https?://[^/?#@\s]+(/[^?#\s]*)?"
 SERVICES = ("dynamodb", "sqs", "ec2", "sts", "iam", "service-quotas")
 REGION = r"[a-z]{2,5}(-[a-z]+)+-[0-9]{1,2}"
+AMI = r"ami-[0-9a-f]{8,17}"
+AMI_ALLOWED = "the id of an AMI, such as ami-0123456789abcdef0"
 PROFILE = r"[\w+=,.@-]{1,128}|arn:aws[a-z-]*:iam::[0-9]{12}:instance-profile/[\w+=,.@/-]{1,256}"
 ROLE = r"arn:aws[a-z-]*:iam::[0-9]{12}:role/([\w+=,.@/-]{1,512}/)?[\w+=,.@-]{1,64}"
 TAGS_LIMIT = 40  # EC2 allows 50 on a resource, including Bullpen's own
@@ -35,7 +37,7 @@ def impossible_aws(settings: Settings) -> Iterator[str]:
     aws = settings.aws
     if aws.region and not re.fullmatch(REGION, aws.region):
         yield f"aws.region ({shortened(aws.region)}) must be the name of a region, such as eu-central-1"
-    yield from _impossible_machines(aws)
+    yield from _impossible_machines(settings)
     if (aws.instance_role or settings.agent.serve_url) and not re.fullmatch(ROLE, aws.instance_role):
         found = f"aws.instance-role ({shortened(aws.instance_role)})"
         yield f"{found} must be the ARN of a role: with agent.serve-url, `serve` admits only machines with this role"
@@ -55,10 +57,36 @@ def impossible_aws(settings: Settings) -> Iterator[str]:
         yield f"timings.put-back ({settings.timings.put_back:g}) must be at most {DELAY_SECONDS}, the limit of SQS"
 
 
-def _impossible_machines(aws: Aws) -> Iterator[str]:
+def misplaced_machines(classes: Mapping[str, ResourceClass]) -> Iterator[str]:
+    """Errors in what classes say about machines of EC2, where the instances are processes of this host."""
+    for name, kind in classes.items():
+        for setting, value in (("image", kind.image), ("architecture", kind.architecture), ("disk", kind.disk)):
+            if value:
+                only = 'has a meaning with engines.pool = "aws" only: here instances are processes of this host'
+                yield f"classes.{name}.{setting} ({shortened(str(value))}) {only}"
+
+
+def _impossible_images(settings: Settings) -> Iterator[str]:
+    aws, needed = settings.aws, 'it is required with engines.pool = "aws"'
+    if (aws.image or not all(kind.image for kind in settings.classes.values())) and not re.fullmatch(AMI, aws.image):
+        some = f"{needed}, unless every class names its own" if not aws.image else needed
+        yield f"aws.image ({shortened(aws.image)}) must be {AMI_ALLOWED}: {some}"
+    for name, kind in settings.classes.items():
+        if kind.image and not re.fullmatch(AMI, kind.image):
+            yield f"classes.{name}.image ({shortened(kind.image)}) must be {AMI_ALLOWED}; empty: aws.image"
+    named = {kind.architecture for kind in settings.classes.values() if kind.architecture}
+    if settings.github.runner_url and len(named) > 1:
+        both = " and ".join(sorted(named))
+        yield (
+            f"github.runner-url ({shortened(settings.github.runner_url)}) is the runner of one architecture, and the"
+            f" classes have {both}: leave it empty, and use images that contain the runner"
+        )
+
+
+def _impossible_machines(settings: Settings) -> Iterator[str]:
+    aws = settings.aws
     needed = 'it is required with engines.pool = "aws"'
-    if not re.fullmatch(r"ami-[0-9a-f]{8,17}", aws.image):
-        yield f"aws.image ({shortened(aws.image)}) must be the id of an AMI, such as ami-0123456789abcdef0: {needed}"
+    yield from _impossible_images(settings)
     if not aws.subnets:
         yield f"aws.subnets ([]) must have at least one subnet, better one per availability zone: {needed}"
     if not re.fullmatch(PROFILE, aws.instance_profile):

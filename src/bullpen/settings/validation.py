@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from bullpen.config import Agent, Limits, ResourceClass, Settings, Timings, Trust
 from bullpen.model import keep, limits
-from bullpen.settings.aws import impossible_aws, impossible_types
+from bullpen.settings.aws import impossible_aws, impossible_types, misplaced_machines
 from bullpen.settings.github import impossible_github
 from bullpen.settings.redaction import shortened
 from bullpen.settings.scale_sets import impossible_scale_sets
@@ -61,6 +61,8 @@ def contradictions(settings: Settings) -> Iterator[str]:
     yield from impossible_types(settings.classes)
     if settings.engines.pool == "aws":
         yield from impossible_aws(settings)
+    else:
+        yield from misplaced_machines(settings.classes)
     if settings.on_github:
         yield from impossible_github(settings)
     yield from impossible_scale_sets(settings)

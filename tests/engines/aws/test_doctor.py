@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from builders import NOW
 from bullpen.config import Aws, Engines, ResourceClass, Settings
@@ -38,6 +39,12 @@ async def found(settings: Settings, check: Callable[[AccountChecks], Awaitable[F
         return await guarded("it", lambda: check(ground))
 
 
+async def of_image(ground: AccountChecks) -> Finding:
+    """The check of the only image."""
+    (image,) = ground._settings.images
+    return await ground.image(image)
+
+
 @pytest.mark.parametrize(
     ("changed", "check", "health", "told", "remedy"),
     [
@@ -45,13 +52,13 @@ async def found(settings: Settings, check: Callable[[AccountChecks], Awaitable[F
         ({"subnets": ("subnet-0000000000000dead",)}, AccountChecks.subnets, "failed", "DescribeSubnets", "aws.subnets"),
         (
             {"image": UBUNTU.id, "volume": 20},
-            AccountChecks.image,
+            of_image,
             "failed",
             "/dev/sda1",
             'aws.root-device = "/dev/sda1"',
         ),
-        ({"image": UBUNTU.id}, AccountChecks.image, "ok", "x86_64", ""),
-        ({"image": "ami-0000000000000dead"}, AccountChecks.image, "failed", "DescribeImages", "aws.image"),
+        ({"image": UBUNTU.id}, of_image, "ok", "x86_64", ""),
+        ({"image": "ami-0000000000000dead"}, of_image, "failed", "DescribeImages", "aws.image"),
         ({}, AccountChecks.security_groups, "ok", "default group", ""),
         ({"security_groups": (SECURITY_GROUP,)}, AccountChecks.security_groups, "ok", SECURITY_GROUP, ""),
         (
@@ -92,6 +99,40 @@ async def test_few_types_are_a_warning_and_none_a_failure(
     assert (await found(settings, lambda ground: ground.types(wanted))).health == health
 
 
+CLASSES = {
+    "small": ResourceClass(cpu=1, mem=1024),
+    "arm": ResourceClass(cpu=2, mem=4096, image=AMAZON_LINUX_ARM.id, architecture="arm64"),
+}
+
+
+@pytest.mark.parametrize("image", [AMAZON_LINUX.id, AMAZON_LINUX_ARM.id])
+async def test_each_image_is_looked_at(cloud: Control, image: str) -> None:
+    settings = replace(settings_on(cloud), classes=CLASSES)
+    assert doctor._images(settings) == {f"image {id}": id for id in (AMAZON_LINUX.id, AMAZON_LINUX_ARM.id)}
+    assert (await found(settings, lambda ground: ground.image(image))).health == "ok"
+
+
+async def test_the_types_of_a_class_are_those_of_its_own_image(cloud: Control) -> None:
+    settings = replace(settings_on(cloud), classes=CLASSES)
+    wanted = template(settings, "", "arm", ("m7g.l*", "m6i.*"), 2, 4096)
+    assert (await found(settings, lambda ground: ground.types(wanted))).found == "1 fit: m7g.large"
+
+
+async def test_an_image_of_another_architecture_than_its_class_says_is_a_failure(cloud: Control) -> None:
+    classes = {"arm": replace(CLASSES["arm"], image=AMAZON_LINUX.id)}
+    finding = await found(replace(settings_on(cloud), classes=classes), of_image)
+    assert finding.health == "failed"
+    assert "x86_64, and classes.arm.architecture is arm64: nothing can be launched" in finding.found
+    assert finding.remedy == "Name an AMI of arm64 in classes.arm.image, or correct its architecture."
+
+
+async def test_the_disk_of_a_class_needs_the_root_device_of_its_image(cloud: Control) -> None:
+    classes = {"big": ResourceClass(cpu=1, mem=1024, image=UBUNTU.id, disk=200)}
+    finding = await found(replace(settings_on(cloud), classes=classes), of_image)
+    assert finding.health == "failed"
+    assert finding.remedy == 'Set aws.root-device = "/dev/sda1": otherwise classes.big.disk adds a second volume.'
+
+
 async def test_types_are_of_the_images_architecture(cloud: Control) -> None:
     settings = settings_on(cloud, image=AMAZON_LINUX_ARM.id)
     wanted = template(settings, "", "small", ("c5.*",), 1, 1024)
@@ -112,7 +153,7 @@ async def test_an_image_that_ec2_does_not_show_is_a_failure_and_is_asked_for_onc
     wanted = template(settings, "", "small", ("*",), 1, 1024)
     async with session.opened(settings.aws) as opened:
         ground = AccountChecks(opened, settings)
-        finding = await guarded("image", ground.image)
+        finding = await guarded("image", lambda: ground.image(AMAZON_LINUX.id))
         assert (await guarded("types", lambda: ground.types(wanted))).health is Health.FAILED
     assert finding.health is Health.FAILED
     assert AMAZON_LINUX.id in finding.found
@@ -125,7 +166,10 @@ async def test_all_classes_share_one_look_at_the_image(cloud: Control) -> None:
     wanted = template(settings, "", "small", ("*",), 1, 1024)
     async with session.opened(settings.aws) as opened:
         ground = AccountChecks(opened, settings)
-        assert {(await ground.image()).health, *[(await ground.types(wanted)).health for _ in range(3)]} == {Health.OK}
+        assert {
+            (await ground.image(AMAZON_LINUX.id)).health,
+            *[(await ground.types(wanted)).health for _ in range(3)],
+        } == {Health.OK}
     assert cloud.calls()["DescribeImages"] == 1
 
 

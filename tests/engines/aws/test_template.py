@@ -102,6 +102,28 @@ def test_a_profile_may_be_named_by_its_arn_and_a_volume_left_to_the_image() -> N
     assert "SecurityGroupIds" not in data
 
 
+def test_a_class_may_have_an_image_an_architecture_and_a_disk_of_its_own() -> None:
+    arm = ResourceClass(cpu=1, mem=1024, image="ami-2", architecture="arm64", disk=200)
+    small, large = desired_templates(settings({"small": ResourceClass(cpu=1, mem=1024), "large": arm}), SCRIPT)
+    assert (small.data["ImageId"], large.data["ImageId"]) == (AMAZON_LINUX.id, "ami-2")
+    sizes = [one.data["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] for one in (small, large)]
+    assert sizes == [40, 200]
+    assert "CpuManufacturers" not in small.data["InstanceRequirements"]
+    assert large.data["InstanceRequirements"]["CpuManufacturers"] == ["amazon-web-services"]
+
+
+@pytest.mark.parametrize("changed", [{"image": "ami-2"}, {"architecture": "x86_64"}, {"disk": 41}])
+def test_what_a_class_has_of_its_own_is_content(changed: dict[str, Any]) -> None:
+    plain, own = ResourceClass(cpu=1, mem=1024), ResourceClass(cpu=1, mem=1024, **changed)
+    (before,), (after,) = (desired_templates(settings({"small": one}), SCRIPT) for one in (plain, own))
+    assert before.name != after.name
+
+
+def test_a_class_that_says_what_the_pool_says_shares_its_template() -> None:
+    own = ResourceClass(cpu=1, mem=1024, image=AMAZON_LINUX.id, disk=40)
+    assert len(desired_templates(settings({"small": ResourceClass(cpu=1, mem=1024), "same": own}), SCRIPT)) == 1
+
+
 def test_the_name_says_the_content() -> None:
     assert one().name == one().name
     assert one().name.startswith("ci-pool-")

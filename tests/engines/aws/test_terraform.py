@@ -28,6 +28,7 @@ LOCALS = MODULE["locals"]
 RESOURCES = MODULE["resource"]
 SUBJECT = "^repo:[^*/:]+/[^*/:]+:.+$"
 """The regular expression that Terraform holds each of `github_subjects` to."""
+IMAGES = ("ami-0123456789abcdef0", "ami-0123456789abcdef1")
 SUBNETS = ("subnet-0123456789abcdef0", "subnet-0123456789abcdef1")
 SETTINGS = Settings(
     engines=Engines(pool="aws"),
@@ -41,13 +42,17 @@ SETTINGS = Settings(
         volume=50,
         tags={"team": "build"},
     ),
-    classes={"a.b": ResourceClass(2, 4096, allowed_instance_types=("c*",)), "small": ResourceClass(1, 1024)},
+    classes={
+        "small": ResourceClass(1, 1024),
+        "a.b": ResourceClass(2, 4096, allowed_instance_types=("c*",), image=IMAGES[1], architecture="arm64", disk=100),
+    },
 )
 
 
 KNOWN = {
     "var.pool": "acme",
     "var.image": "ami-0123456789abcdef0",
+    "var.images": [*IMAGES],
     "var.subnets": [*SUBNETS],
     "var.security_groups": [*SETTINGS.aws.security_groups],
     "var.instance_profile": "acme-instance",
@@ -61,7 +66,7 @@ PLACE = PolicyScope(
     pool="acme",
     role="acme-instance",
     profile="acme-instance",
-    image="ami-0123456789abcdef0",
+    images=IMAGES,
     subnets=SUBNETS,
     security_groups=SETTINGS.aws.security_groups,
     region="eu-central-1",
@@ -129,7 +134,7 @@ def test_the_queues_are_those_that_refresh_makes() -> None:
     assert drawn == ATTRIBUTES
     assert queue["tags"] == tags("acme")
     assert "redrive_policy" not in queue
-    assert variables(SETTINGS)["queues"] == ["acme-a_2Eb", "acme-small"]
+    assert variables(SETTINGS)["queues"] == ["acme-small", "acme-a_2Eb"]
 
 
 @pytest.mark.parametrize("policy", [control_plane, workflow, instance])
@@ -173,9 +178,7 @@ def test_instances_get_the_policy_of_the_way_they_work() -> None:
 def test_a_policy_for_many_subnets_and_groups_fits_into_what_iam_takes(region: str, partition: str, zones: int) -> None:
     subnets = tuple(f"subnet-0123456789abcde{n:02}" for n in range(zones))
     groups = tuple(f"sg-0123456789abcdef{n}" for n in range(5))
-    place = PolicyScope(
-        "a" * 32, "r" * 40, "p" * 40, "ami-0123456789abcdef0", subnets, groups, region, "1" * 12, partition
-    )
+    place = PolicyScope("a" * 32, "r" * 40, "p" * 40, IMAGES[:1], subnets, groups, region, "1" * 12, partition)
     assert len(json.dumps(control_plane(place), separators=(",", ":"))) <= 6144
 
 
@@ -233,7 +236,7 @@ def test_each_field_of_a_template_goes_to_the_argument_of_its_name() -> None:
         for source, field in fields.findall(expression):
             checked += 1
             assert argument(lists.get(source.removesuffix(".value"), "") + field) == path
-    assert checked == 23
+    assert checked == 24
 
 
 def test_a_template_carries_the_tags_by_which_refresh_knows_it() -> None:
@@ -373,7 +376,7 @@ def test_every_variable_and_local_is_declared_and_every_declared_one_is_used() -
 
 def test_what_config_terraform_always_prints_needs_no_default_and_the_rest_has_one() -> None:
     required = {name for name, one in MODULE["variable"].items() if "default" not in one}
-    assert required == {"pool", "image", "subnets", "instance_profile", "queues", "launch_templates"}
+    assert required == {"pool", "image", "images", "subnets", "instance_profile", "queues", "launch_templates"}
     assert required <= set(variables(SETTINGS))
     own = {name: MODULE["variable"][name]["default"] for name in set(MODULE["variable"]) - set(variables(SETTINGS))}
     assert own == {

@@ -28,6 +28,7 @@ pytestmark = [
 VALUES: dict[str, Any] = {
     "pool": "acme",
     "image": "ami-0123456789abcdef0",
+    "images": ["ami-0123456789abcdef0", "ami-0123456789abcdef1"],
     "subnets": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"],
     "security_groups": ["sg-0123456789abcdef0"],
     "instance_profile": "acme-instance",
@@ -46,7 +47,7 @@ PLACE = PolicyScope(
     pool="acme",
     role="acme-instance",
     profile="acme-instance",
-    image="ami-0123456789abcdef0",
+    images=("ami-0123456789abcdef0", "ami-0123456789abcdef1"),
     subnets=("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"),
     security_groups=("sg-0123456789abcdef0",),
     region="cn-north-1",

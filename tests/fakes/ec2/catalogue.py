@@ -25,6 +25,14 @@ class InstanceType:
         return round(self.price * 0.4, 4) if self.sells_spot else None
 
     @property
+    def manufacturer(self) -> str:
+        """Who makes its processors, as attribute-based selection calls them."""
+        if self.architecture == "arm64":
+            return "amazon-web-services"
+        family = self.name.partition(".")[0]
+        return "amd" if family.endswith("a") else "intel"
+
+    @property
     def sets_price(self) -> bool:
         """Whether price protection measures from it: the cheapest current C, M or R type does."""
         return self.is_current and self.name[0] in "cmr" and not self.is_bare_metal

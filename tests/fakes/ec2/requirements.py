@@ -57,6 +57,7 @@ def _fits(kind: InstanceType, requirements: dict[str, Any]) -> bool:
         and kind.is_burstable in OFFERED[requirements.get("BurstablePerformance", "excluded")]
         and kind.is_bare_metal in OFFERED[requirements.get("BareMetal", "excluded")]
         and ("current" if kind.is_current else "previous") in generations
+        and kind.manufacturer in (requirements.get("CpuManufacturers") or [kind.manufacturer])
         and _named(kind, allowed)
         and not _named(kind, excluded)
     )

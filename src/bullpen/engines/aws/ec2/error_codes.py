@@ -51,7 +51,7 @@ _PROFILE = (
     " to be known everywhere."
 )
 _TEMPLATE = "Run `bullpen refresh`, which creates the launch templates; with aws.manage = external, apply Terraform."
-_IMAGE = "Correct aws.image: it must be an AMI of this region that the account may use."
+_IMAGE = "Correct aws.image, or the class's own image: it must be an AMI of this region that the account may use."
 _SUBNET = "Correct aws.subnets: each must exist in this region."
 _GROUP = "Correct aws.security-groups: each must exist in the VPC of the subnets."
 _USER_DATA = "Shorten agent.pre-runner-script, and run `bullpen refresh`."

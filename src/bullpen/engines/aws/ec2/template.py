@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from bullpen import __version__
-from bullpen.config import Aws, Settings
+from bullpen.config import Aws, ResourceClass, Settings
 from bullpen.engines.aws.dynamodb.schema import POOL_TAG
 from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.ec2.error_codes import TEMPLATE_MISSING
@@ -34,6 +34,8 @@ GENERATION_TAG = "bullpen:generation"
 VERSION_TAG = "bullpen:version"
 ANY_PRICE = 999_999
 """Percent over the cheapest: EC2 would silently leave out every type that costs a fifth more."""
+MANUFACTURERS = {"x86_64": ("amd", "intel"), "arm64": ("amazon-web-services",)}
+"""Of the processors of each architecture. An image of another one launches nothing, instead of the wrong machines."""
 IN_USE = timedelta(hours=1)
 """A template younger than this may be another program's, or of a run that asked for types of its own."""
 PAGE = 200
@@ -68,9 +70,9 @@ def template(
     settings: Settings, user_data: str, resource_class: str, allowed_types: Sequence[str], cpu: int, mem: int
 ) -> Template:
     """The template for machines of a class with at least `cpu` and `mem`."""
-    data = _data(settings.aws, user_data, allowed_types, cpu, mem)
-    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
     own_class = settings.resource_class(resource_class)
+    data = _data(settings.aws, own_class, user_data, allowed_types, cpu, mem)
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
     return Template(f"{settings.aws.pool}-{digest}", resource_class, own_class.image_generation, data)
 
 
@@ -213,8 +215,11 @@ class Templates:
         )
 
 
-def _data(aws: Aws, user_data: str, allowed_types: Sequence[str], cpu: int, mem: int) -> dict[str, Any]:
-    if not aws.image:
+def _data(
+    aws: Aws, own_class: ResourceClass, user_data: str, allowed_types: Sequence[str], cpu: int, mem: int
+) -> dict[str, Any]:
+    image, disk = own_class.image or aws.image, own_class.disk or aws.volume
+    if not image:
         raise ConfigError("aws.image is not set", remedy="Name an AMI of Amazon Linux 2023 or Ubuntu of the region.")
     requirements: dict[str, Any] = {
         "VCpuCount": {"Min": cpu},
@@ -223,10 +228,13 @@ def _data(aws: Aws, user_data: str, allowed_types: Sequence[str], cpu: int, mem:
         "OnDemandMaxPricePercentageOverLowestPrice": ANY_PRICE,
         "SpotMaxPricePercentageOverLowestPrice": ANY_PRICE,
     }
+    if own_class.architecture:
+        # EC2 takes types of the image's architecture. It knows no requirement of that name, but who makes which.
+        requirements["CpuManufacturers"] = list(MANUFACTURERS[own_class.architecture])
     if "*" not in allowed_types:
         requirements["AllowedInstanceTypes"] = sorted({pattern.lower() for pattern in allowed_types})
     data: dict[str, Any] = {
-        "ImageId": aws.image,
+        "ImageId": image,
         "InstanceInitiatedShutdownBehavior": "terminate",  # an agent that ends its machine ends the bill
         "MetadataOptions": {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1},
         # Instances are tagged by the fleet, which knows for whom they are. Volumes can be tagged here only.
@@ -239,8 +247,8 @@ def _data(aws: Aws, user_data: str, allowed_types: Sequence[str], cpu: int, mem:
         data["IamInstanceProfile"] = {kind: aws.instance_profile}
     if aws.security_groups:
         data["SecurityGroupIds"] = list(aws.security_groups)
-    if aws.volume:
-        ebs = {"VolumeSize": aws.volume, "VolumeType": "gp3", "DeleteOnTermination": True}
+    if disk:
+        ebs = {"VolumeSize": disk, "VolumeType": "gp3", "DeleteOnTermination": True}
         data["BlockDeviceMappings"] = [{"DeviceName": aws.root_device, "Ebs": ebs}]
     return data
 

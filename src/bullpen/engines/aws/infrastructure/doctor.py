@@ -69,7 +69,7 @@ async def examine(
     ground = AccountChecks(cloud, settings)
     checks: dict[str, Callable[[], Awaitable[Finding]]] = {
         "subnets": ground.subnets,
-        "image": ground.image,
+        **{name: partial(ground.image, id) for name, id in _images(settings).items()},
         "security groups": ground.security_groups,
         "instance profile": ground.profile,
         **{f"types of {one.resource_class}": partial(ground.types, one) for one in desired},
@@ -96,6 +96,12 @@ async def guarded(name: str, check: Callable[[], Awaitable[Finding]]) -> Finding
         return Finding(name, Health.FAILED, str(exc), exc.remedy or "Run `bullpen doctor` again.")
 
 
+def _images(settings: Settings) -> dict[str, str]:
+    """Each AMI by the name of its check."""
+    images = settings.images
+    return {"image": images[0]} if len(images) == 1 else {f"image {id}": id for id in images}
+
+
 def check_clock(answer: Mapping[str, Any], now: datetime) -> Finding:
     """Compare this clock with the time of an answer that has just come, which AWS gives in whole seconds."""
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
@@ -117,7 +123,7 @@ class AccountChecks:
         self._cloud = cloud
         self._settings = settings
         self._aws = settings.aws
-        self._images: list[Mapping[str, Any]] | None = None  # as EC2 answered: every class asks for the image
+        self._images: dict[str, list[Mapping[str, Any]]] = {}  # as EC2 answered: every class asks for its image
 
     async def subnets(self) -> Finding:
         found = await self._subnets()
@@ -137,16 +143,25 @@ class AccountChecks:
             return Finding("subnets", Health.WARNING, told, remedy)
         return Finding("subnets", Health.OK, told)
 
-    async def image(self) -> Finding:
-        image = await self._image()
-        told = f"{self._aws.image}: {image.get('Name', 'without a name')}, {image['Architecture']}"
+    async def image(self, id: str) -> Finding:
+        """It is there, and is what the classes that use it say."""
+        name = next(name for name, one in _images(self._settings).items() if one == id)
+        image, where = await self._image(id), self._setting_of(id)
+        told = f"{id}: {image.get('Name', 'without a name')}, {image['Architecture']}"
         if (state := image.get("State", "available")) != "available":
-            return Finding("image", Health.FAILED, f"{told}, {state}", "Name an AMI in aws.image that is available.")
+            return Finding(name, Health.FAILED, f"{told}, {state}", f"Name an AMI in {where} that is available.")
+        users = {of: one for of, one in self._settings.classes.items() if self._settings.image_of(of) == id}
+        for of, one in users.items():
+            if one.architecture not in ("", image["Architecture"]):
+                found = f"{told}, and classes.{of}.architecture is {one.architecture}: nothing can be launched"
+                remedy = f"Name an AMI of {one.architecture} in classes.{of}.image, or correct its architecture."
+                return Finding(name, Health.FAILED, found, remedy)
         device = image.get("RootDeviceName", self._aws.root_device)
-        if self._aws.volume and device != self._aws.root_device:
-            remedy = f'Set aws.root-device = "{device}": otherwise aws.volume adds a second volume.'
-            return Finding("image", Health.FAILED, f"{told}, its root device is {device}", remedy)
-        return Finding("image", Health.OK, told)
+        sized = next((f"classes.{of}.disk" for of, one in users.items() if one.disk), "aws.volume")
+        if (self._aws.volume or sized != "aws.volume") and device != self._aws.root_device:
+            remedy = f'Set aws.root-device = "{device}": otherwise {sized} adds a second volume.'
+            return Finding(name, Health.FAILED, f"{told}, its root device is {device}", remedy)
+        return Finding(name, Health.OK, told)
 
     async def security_groups(self) -> Finding:
         if not self._aws.security_groups:
@@ -179,7 +194,7 @@ class AccountChecks:
         answer = await ask(
             self._cloud,
             "get_instance_types_from_instance_requirements",
-            ArchitectureTypes=[(await self._image())["Architecture"]],
+            ArchitectureTypes=[(await self._image(template.data["ImageId"]))["Architecture"]],
             VirtualizationTypes=["hvm"],
             InstanceRequirements=template.data["InstanceRequirements"],
         )
@@ -214,13 +229,19 @@ class AccountChecks:
     async def _subnets(self) -> list[Mapping[str, Any]]:
         return list((await ask(self._cloud, "describe_subnets", SubnetIds=list(self._aws.subnets)))["Subnets"])
 
-    async def _image(self) -> Mapping[str, Any]:
-        if self._images is None:
-            answer = await ask(self._cloud, "describe_images", ImageIds=[self._aws.image], IncludeDeprecated=True)
-            self._images = list(answer.get("Images", ()))
-        if not self._images:  # EC2 refuses an id that it does not know, and keeps quiet about some that it knows
+    async def _image(self, id: str) -> Mapping[str, Any]:
+        if id not in self._images:
+            answer = await ask(self._cloud, "describe_images", ImageIds=[id], IncludeDeprecated=True)
+            self._images[id] = list(answer.get("Images", ()))
+        if not self._images[id]:  # EC2 refuses an id that it does not know, and keeps quiet about some that it knows
             raise ConfigError(
-                f"{self._aws.image}: EC2 has no such image",
-                remedy="Correct aws.image: name an AMI of this region that these credentials may use.",
+                f"{id}: EC2 has no such image",
+                remedy=f"Correct {self._setting_of(id)}: name an AMI of this region that these credentials may use.",
             )
-        return self._images[0]
+        return self._images[id][0]
+
+    def _setting_of(self, image: str) -> str:
+        """The setting that names it."""
+        if image == self._aws.image:
+            return "aws.image"
+        return next(f"classes.{name}.image" for name, one in self._settings.classes.items() if one.image == image)

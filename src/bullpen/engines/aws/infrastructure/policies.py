@@ -37,12 +37,12 @@ SECRET = "Secret"
 
 @dataclass(frozen=True, slots=True)
 class PolicyScope:
-    """What ARNs are made of. `*` stands for what is not known; no `subnets` or `security_groups` for any."""
+    """What ARNs are made of. `*` stands for what is not known, and for any `images`, `subnets` or `security_groups`."""
 
     pool: str
     role: str
     profile: str
-    image: str = "*"
+    images: tuple[str, ...] = ("*",)
     subnets: tuple[str, ...] = ("*",)
     security_groups: tuple[str, ...] = ("*",)
     region: str = "*"
@@ -85,7 +85,7 @@ def place_of(settings: Settings, account: str = "*", role: str = "", region: str
         pool=aws.pool,
         role=role or profile.rpartition("/")[2],
         profile=profile,
-        image=aws.image or "*",
+        images=settings.images or ("*",),
         subnets=aws.subnets or ("*",),
         security_groups=aws.security_groups or ("*",),
         region=region or "*",
@@ -166,7 +166,7 @@ def _launching(place: PolicyScope) -> list[Statement]:
     used = [
         *(place.unique_arn(f"subnet/{subnet}") for subnet in place.subnets),
         *(place.unique_arn(f"security-group/{group}") for group in place.security_groups),
-        place.unique_arn(f"image/{place.image}"),
+        *(place.unique_arn(f"image/{image}") for image in place.images),
         place.unique_arn("snapshot/*"),
         place.arn("ec2", "network-interface/*"),
         place.arn("ec2", "spot-instances-request/*"),

@@ -19,6 +19,7 @@ def variables(settings: Settings) -> dict[str, Any]:
     return {
         "pool": aws.pool,
         "image": aws.image,
+        "images": list(settings.images),
         "subnets": list(aws.subnets),
         "security_groups": list(aws.security_groups),
         "instance_profile": place_of(settings).profile,
