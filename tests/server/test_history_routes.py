@@ -111,3 +111,18 @@ async def test_what_a_loop_does_is_in_the_activity(tmp_path: Path) -> None:
             ("launch", "reap", True),
             ("terminate", "reap", False),
         ]
+
+
+async def test_what_operators_and_operations_do_is_in_the_activity(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await house.ask("POST", "/v1/pause", json={"resourceClass": "small", "note": "the image is broken"})
+        await house.ask("POST", "/v1/resume", json={"resourceClass": "small", "dryRun": True})
+        await house.ask("POST", "/v1/runs/4711/release", json={})
+        await house.context.operations.close()  # it waits for those that run
+        await house.context.service.activity.flush()
+        shown = (await house.ask("GET", "/v1/activity")).json()["actions"]
+        (released,) = [one for one in shown if one["did"] == "release"]
+        assert (released["subject"], released["isDone"]) == ("4711", True)
+        assert released["by"].endswith("/operations")
+        by_operators = [one for one in shown if one["by"].startswith("operator/")]
+        assert [(one["did"], one["subject"]) for one in by_operators] == [("pause", "class small")]

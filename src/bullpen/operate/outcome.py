@@ -22,6 +22,11 @@ class OperatorDeed:
     subject: str
     reason: str
 
+    @property
+    def is_done(self) -> bool:
+        """For the activity: an order that cannot be carried out is an error."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class OperateOutcome:

@@ -21,6 +21,8 @@ from bullpen.model.instance import Instance
 from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.ports.callers import Verifiers
+from bullpen.refresh.action import Action
+from bullpen.schema.operation import Operation, OperationState, ReleaseOperation
 from bullpen.server.authentication import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
 from bullpen.server.events import Events
 from bullpen.server.head import Head, head_of
@@ -68,11 +70,18 @@ class Context:
 
     def __post_init__(self) -> None:
         self.doorkeeper = Doorkeeper(self.keys, self.ports.clock)
-        self.operations = Operations(self.home, self.ports.clock, self.ports.chance)
+        self.operations = Operations(self.home, self.ports.clock, self.ports.chance, self._note_operation)
         self.long_poll = LongPoll(self.ports)
         self.events = Events(self.ports, self.operations)
         self.readiness = Readiness(self.ports)
         self.runner_versions = RunnerVersions(self.ports)
+
+    def _note_operation(self, ended: Operation) -> None:
+        """What was asked for over HTTP is part of the activity, as what the loops do."""
+        verb = "release" if isinstance(ended, ReleaseOperation) else "provision"
+        reason = ended.reason or f"requested over HTTP, {ended.state}"
+        action = Action(verb, ended.run_id, reason, is_done=ended.state is OperationState.SUCCEEDED)
+        self.service.activity.note("operations", [action])
 
     def speaker(self, request: Asking) -> Speaker:
         """The caller that `gate` admitted. Raise a 401 where an endpoint is open and the caller has no token."""

@@ -65,10 +65,14 @@ class _Running:
 class Operations:
     """The operations of this process, and a look at those of others."""
 
-    def __init__(self, home: Path, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self, home: Path, clock: Clock, chance: Chance, on_end: Callable[[Operation], None] = lambda ended: None
+    ) -> None:
+        """`on_end` is called with each operation that has ended in this process."""
         self._files = OperationFiles(home)
         self._clock = clock
         self._chance = chance
+        self._on_end = on_end
         self._closed = False
         self._running: dict[str, _Running] = {}
         self._unwritten: dict[str, Recorded] = {}  # ended, and their files could not be written; the oldest go first
@@ -189,6 +193,7 @@ class Operations:
         finally:
             operation.finished_at = format_time(self._clock.now())
             self._write_last(Recorded(operation, request=request))
+            self._on_end(operation)
 
     def _is_known(self, id: str) -> bool:
         return id in self._running or id in self._unwritten or self._files.exists(id)
