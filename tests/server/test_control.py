@@ -14,6 +14,7 @@ from builders import cleaning, on_offer, running, terminated
 from bullpen import operate
 from bullpen.background_loop import TURNS_KEPT
 from bullpen.errors import Unavailable
+from bullpen.history.prices import price_of
 from bullpen.inventory.offers import EVERY, KEPT, OfferSamples
 from bullpen.model.activity_note import ActionNote
 from bullpen.model.report import ProvisionReport, ReportOutcome
@@ -198,6 +199,20 @@ async def test_provisions_of_the_range_are_counted_by_minute_with_how_long_they_
         assert (shown["provisions"], shown["selected"], shown["created"], shown["coldStarts"]) == (2, 2, 2, 1)
         (point,) = [one for one in shown["points"] if one["provisions"]]
         assert (point["waitP50"], point["waitP95"]) == (1.0, 3.0)
+
+
+async def test_the_price_of_an_hour_counts_what_has_a_price_and_says_what_has_none(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        assert ((await series(house))["pricePerHour"], (await series(house))["unpriced"]) == (0, 0)
+        await land(house.ports.records, on_offer("i-1", instance_type="unheard.of"))
+        assert ((await series(house))["pricePerHour"], (await series(house))["unpriced"]) == (None, 1)
+        await land(house.ports.records, on_offer("i-2", instance_type="m7g.large"))
+        shown = await series(house)
+        assert (shown["pricePerHour"], shown["unpriced"]) == (
+            float(price_of(house.context.settings, "m7g.large", UsageClass.ON_DEMAND) or 0),
+            1,
+        )
+        assert shown["pricePerHour"] > 0
 
 
 async def test_troubles_are_marked_on_the_axis(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Annotated
 
 from litestar import Router
@@ -9,6 +10,7 @@ from litestar.params import QueryParameter
 
 from bullpen.auth.tokens import Scope
 from bullpen.history.latencies import SeriesPoint, series
+from bullpen.history.prices import price_of
 from bullpen.inventory.offers import OfferSample
 from bullpen.schema.base import filled, time_of
 from bullpen.schema.series import ClassSeries, MarkAnswer, MinuteAnswer, SeriesAnswer
@@ -42,10 +44,13 @@ async def _series(context: Context, minutes: int) -> SeriesAnswer:
     sampled = {sample.at.replace(second=0, microsecond=0): sample for sample in samples}  # the last one of each minute
     names = dict.fromkeys([*context.settings.classes, *ended, *(name for one in samples for name in one.on_offer)])
     axis = [since + number * MINUTE for number in range(minutes)]
+    price, unpriced = await _price(context)
     return SeriesAnswer(
         time_of(since) or "",
         time_of(now) or "",
         time_of(offers.since),
+        price,
+        unpriced,
         [_of_class(name, axis, ended[name], sampled) for name in names],
         await _marks(context, since, now),
     )
@@ -67,6 +72,16 @@ def _of_class(
         sum(one.cold_starts for one in points),
         points,
     )
+
+
+async def _price(context: Context) -> tuple[float | None, int]:
+    """What the live instances cost in an hour, and how many of them have no price."""
+    total, priced, unpriced = Decimal(), 0, 0
+    for group, count in (await context.ports.records.census()).items():
+        price = price_of(context.settings, group.instance_type, group.usage_class)
+        total += (price or 0) * count
+        priced, unpriced = priced + count * (price is not None), unpriced + count * (price is None)
+    return (float(total) if priced or not unpriced else None), unpriced
 
 
 async def _marks(context: Context, since: datetime, until: datetime) -> list[MarkAnswer]:
