@@ -26,7 +26,7 @@ from bullpen.server.login_limits import RIGHT, SLOTS, WRONG
 from bullpen.server.problems import Problem
 from bullpen.server.sessions import is_same_origin
 from server.fixtures import INSTANCE, House, a_house, keys_of
-from server.wired import Wire, chunks, request
+from server.wired import Wire, beat, chunks, request
 
 HERE = {"origin": "http://127.0.0.1"}
 FAR = {"host": "pool.example.com", "origin": "https://pool.example.com"}
@@ -487,6 +487,22 @@ async def test_a_connection_refuses_another_page_before_it_reads_the_body(tmp_pa
                 wire.send(chunks(b"{}"))
                 await answered(wire)
                 assert wire.statuses == [400]
+
+
+async def test_a_connection_refuses_a_write_that_names_no_page(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        cookie = await cookie_of(house)
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            wire = Wire(house)
+            wire.send(request("/v1/jobs", None, f"Cookie: {cookie}", method=method))
+            await wire.turns()
+            assert wire.statuses == [403], method
+        beats = Wire(house)
+        beats.send(beat("w-1", f"Cookie: {cookie}"))
+        await beats.turns()
+        assert beats.statuses == [403]
+        assert await house.is_untouched()
 
 
 async def test_a_connection_admits_the_session_of_a_reader_without_an_origin(tmp_path: Path) -> None:

@@ -92,7 +92,18 @@ async def test_what_a_page_changes_is_shown_at_once(tmp_path: Path, monkeypatch:
         assert counted.times == 2
 
 
-async def test_an_answer_that_was_begun_before_a_change_is_not_kept(
+async def test_an_answer_that_ends_after_a_change_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_house(tmp_path) as house:
+        counted = Counted(monkeypatch, takes=1.0)
+        asking = asyncio.create_task(ask(house))
+        await asyncio.sleep(0.5)
+        await house.ask("POST", "/v1/runs/r/release", headers=PAGE)
+        await asking
+        await ask(house)
+        assert counted.times == 2
+
+
+async def test_a_question_after_a_change_does_not_join_an_answer_that_was_begun_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_house(tmp_path) as house:

@@ -53,10 +53,10 @@ class SeriesAnswer(AnswerBody, frozen=True):
     data_since: Annotated[
         Time | None, Meta(description="Since when this server knows what is on offer; null if it does not yet.")
     ]
+    classes: Annotated[list[ClassSeries], Meta(description="By class, in the order of the settings.")]
+    marks: Annotated[list[MarkAnswer], Meta(description="Troubles of the range, newest first; at most 50.")]
     price_per_hour: Annotated[
         float | None,
         Meta(description="What the instances that live now cost in an hour, in dollars; null if no price is known."),
-    ]
-    unpriced: Annotated[int, Meta(description="Instances of them whose price is not known, and not counted.")]
-    classes: Annotated[list[ClassSeries], Meta(description="By class, in the order of the settings.")]
-    marks: Annotated[list[MarkAnswer], Meta(description="Troubles of the range, newest first; at most 50.")]
+    ] = None
+    unpriced: Annotated[int, Meta(description="Instances of them whose price is not known, and not counted.")] = 0

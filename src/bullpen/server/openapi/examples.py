@@ -355,10 +355,10 @@ EXAMPLES: dict[str, Example] = {
             BEGAN,
             ENDED,
             BEGAN,
-            0.0816,
-            0,
             [series.ClassSeries("small", 1, 2, 0, 0, [series.MinuteAnswer(BEGAN, 1, 2, 0, 0, 0.14, 0.14, 3)])],
             [series.MarkAnswer(ENDED, "end", INSTANCE, "no heartbeat for 41 s")],
+            0.0816,
+            0,
         )
     ),
     "showCost": Example(

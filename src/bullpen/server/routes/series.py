@@ -49,10 +49,10 @@ async def _series(context: Context, minutes: int) -> SeriesAnswer:
         time_of(since) or "",
         time_of(now) or "",
         time_of(offers.since),
-        price,
-        unpriced,
         [_of_class(name, axis, ended[name], sampled) for name in names],
         await _marks(context, since, now),
+        price,
+        unpriced,
     )
 
 
