@@ -71,7 +71,7 @@ def test_it_shows_the_pool_and_q_gives_the_terminal_back(top: EmulatedTerminal) 
     top.press("/idle\r")
     top.until(lambda picture: "1 of 1  /idle" in picture.lines[1] and picture.lines[3].startswith("i-idle"))
     top.press("\r")
-    top.until_text("i-idle is idle")
+    top.until_text("i-idle is on offer")
     top.press("\033")
     top.until_text("q quit")
     top.press("q")
@@ -179,6 +179,8 @@ def test_a_server_shows_the_same(home: Path) -> None:
         assert f"  {served.url}" in terminal.picture.lines[0]
         terminal.press("3")
         terminal.until_text("i-0000")
+        terminal.press("4")
+        terminal.until(lambda picture: "booting" in "\n".join(picture.lines))  # the cause of the open provision's wait
         terminal.press("q")
         assert terminal.ended() == 0
         terminal.assert_restored()

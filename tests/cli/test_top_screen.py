@@ -16,9 +16,12 @@ from bullpen.cli.top_screen import TopScreen
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.model.instance import CLAIMED, RUNNING
+from bullpen.model.wait import WaitCause, WaitKind
 from bullpen.schema.hold import HoldAnswer
 from bullpen.schema.instance import InstanceAnswer
+from bullpen.schema.queue import QueueAnswer
 from bullpen.schema.status import PoolAnswer, PoolStatus, pool_status_of
+from bullpen.schema.why import WaitAnswer
 from emulated_terminal import ScreenPicture
 
 SIZE = (80, 24)
@@ -77,12 +80,24 @@ def test_the_four_views_show_pools_runs_instances_and_waits() -> None:
     assert pressed(top, "tab")[2].split()[:3] == ["RUN", "STATE", "RUNNERS"]
     assert pressed(top, "tab")[2].split()[:3] == ["INSTANCE", "STATE", "RUN"]
     assert pressed(top, "tab")[2:4] == [
-        "WAITS  RUN    COUNT  CLASS  SINCE  FOR",
-        "p-2    later  3      small  0s     cap limits.max-instances",
+        "WAITS  RUN    CLASS  SINCE  CAUSE  BECAUSE",
+        "p-2    later  small  0s     cap    room under limits.max-instances",
     ]
     assert pressed(top, "tab")[1].startswith("[pools]")
     assert pressed(top, "back-tab")[1].startswith(" pools  runs  instances [waits]")
     assert pressed(top, "3")[1].startswith(" pools  runs [instances]")
+
+
+def test_the_waits_show_the_cause_of_each_once_it_is_known() -> None:
+    top = a_screen(keys="4")
+    assert top.lacks_waits
+    why = "no machine to be launched"
+    wait = WaitAnswer("p-2", WaitKind.RUN, "later", "", "small", None, WaitCause.NO_CAPACITY, why, "", None)
+    top.update_waits(QueueAnswer([wait], 2, [], [], None))
+    assert not top.lacks_waits
+    assert "3 waits" in lines(top)[0]
+    assert lines(top)[3].split()[:6] == ["p-2", "later", "small", "-", "no-capacity", "no"]
+    assert not a_screen(keys="3").lacks_waits
 
 
 def test_a_pause_is_named_in_the_first_line() -> None:

@@ -54,6 +54,7 @@ async def test_evidence_of_an_instance_has_its_record_story_log_settings_and_ver
     assert record["record"]["state"] == "running"
     assert [step["step"] for step in record["story"]["story"]] == ["register", "adopt", "claim", "commit"]
     assert files["instances/i-1/agent.log"] == "one\ntwo\n"
+    assert json.loads(files["why.json"])["kind"] == "instance"
     assert json.loads(files["settings.json"])["timings.idle"] == 420
     assert json.loads(files["versions.json"])["engine"] == "embedded"
     listed = manifest(files)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # each command loads only the answers that it shows
     from bullpen.schema.hold import OperateAnswer
     from bullpen.schema.plan import PlanAnswer
     from bullpen.schema.provision import ProvisionAnswer
+    from bullpen.schema.queue import QueueAnswer
     from bullpen.schema.release import ReleaseAnswer
     from bullpen.schema.status import PoolStatus
     from bullpen.schema.story import StoryList
@@ -108,6 +109,10 @@ class Backend(Protocol):
 
     async def why(self, id: str) -> "WhyAnswer":
         """Raise NotFound."""
+        ...
+
+    async def queue(self) -> "QueueAnswer":
+        """Everything that waits, and why."""
         ...
 
     async def cost(self, since: str, until: str, by: str) -> "CostAnswer":

@@ -122,14 +122,19 @@ def _difference(place: int, row: Row, shown: Row) -> str:
         return f"\033[{place + 1};1H{_styled(_ended(text) if style == PLAIN else text, style)}" + (
             "\033[K" if style == PLAIN else ""
         )
-    differing = [at for at, (new, before) in enumerate(zip(text, old, strict=True)) if new != before]
-    spans = [[differing[0], differing[0] + 1]]
-    for at in differing[1:]:
-        if at - spans[-1][1] < NEAR:
+    end = len(_ended(text)) if style == PLAIN else len(text)
+    spans: list[list[int]] = []
+    for at in range(end):
+        if text[at] == old[at]:
+            continue
+        if spans and at - spans[-1][1] < NEAR:
             spans[-1][1] = at + 1
         else:
             spans.append([at, at + 1])
-    return "".join(f"\033[{place + 1};{begin + 1}H{_styled(text[begin:end], style)}" for begin, end in spans)
+    written = [f"\033[{place + 1};{begin + 1}H{_styled(text[begin:last], style)}" for begin, last in spans]
+    if old[end:].strip():
+        written.append(f"\033[{place + 1};{end + 1}H\033[K")
+    return "".join(written)
 
 
 def _ended(text: str) -> str:

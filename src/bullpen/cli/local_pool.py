@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # each command loads only the views and answers that it needs
     from bullpen.schema.hold import OperateAnswer
     from bullpen.schema.plan import PlanAnswer
     from bullpen.schema.provision import ProvisionAnswer
+    from bullpen.schema.queue import QueueAnswer
     from bullpen.schema.release import ReleaseAnswer
     from bullpen.schema.status import PoolStatus
     from bullpen.schema.story import StoryList
@@ -224,6 +225,12 @@ class LocalPool:
         from bullpen.schema.why import why_of
 
         return why_of(await why(self._ports, self._settings, id))
+
+    async def queue(self) -> "QueueAnswer":
+        from bullpen.explain.queue import queue
+        from bullpen.schema.queue import queue_of
+
+        return queue_of(await queue(self._ports, self._settings))
 
     async def plan(self, request: Request) -> "PlanAnswer":
         from bullpen.explain.plan import plan

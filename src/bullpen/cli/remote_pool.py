@@ -25,6 +25,7 @@ from bullpen.schema.job import JobAnswer, JobList
 from bullpen.schema.operation import Operation, ProgressAnswer, ProvisionOperation, ReleaseOperation
 from bullpen.schema.plan import PlanAnswer, PlanRun
 from bullpen.schema.provision import ProvisionAnswer
+from bullpen.schema.queue import QueueAnswer
 from bullpen.schema.release import ReleaseAnswer
 from bullpen.schema.requests import ProvisionRun, SubmitJob
 from bullpen.schema.status import PoolStatus, StatusAnswer
@@ -188,6 +189,10 @@ class RemotePool:
     async def why(self, id: str) -> WhyAnswer:
         with named_options():
             return await self._client.why(id)
+
+    async def queue(self) -> QueueAnswer:
+        with named_options():
+            return await self._client.queue()
 
     async def plan(self, request: Request) -> PlanAnswer:
         body = to_builtins(provision_body(request), str_keys=True)

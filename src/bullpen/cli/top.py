@@ -17,9 +17,10 @@ from bullpen.cli.options import PoolOptions, pool_options
 from bullpen.cli.output import shows_unicode
 from bullpen.cli.progress import ProgressDisplay
 from bullpen.cli.top_screen import TopScreen
-from bullpen.cli.why_text import story_text
-from bullpen.errors import BullpenError, Interrupted
+from bullpen.cli.why_text import why_text
+from bullpen.errors import BullpenError, Interrupted, NotFound
 from bullpen.model.progress import ProgressReport
+from bullpen.schema.queue import QueueAnswer
 from bullpen.structured_log import has_colours
 
 EPILOG = """
@@ -86,6 +87,7 @@ class Terminal:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._explaining: asyncio.Task[None] | None = None
+        self._finding: asyncio.Task[None] | None = None  # of waits, when their view is opened
 
     async def show(self) -> None:
         self._top.update(await self._pool.status())  # first: its errors are printed as those of every command
@@ -110,11 +112,13 @@ class Terminal:
                 if reading.done():
                     reading.result()
                 self._explain_what_is_asked()
+                if self._top.lacks_waits and self._finding is None:
+                    self._finding = self._loop.create_task(self._find_waits())
         finally:
             self._loop.remove_reader(self._screen.keyboard)
             for number in own:
                 self._loop.remove_signal_handler(number)
-            tasks = [task for task in (reading, self._explaining) if task is not None]
+            tasks = [task for task in (reading, self._explaining, self._finding) if task is not None]
             for task in tasks:
                 task.cancel()
             self._screen.leave()
@@ -124,13 +128,30 @@ class Terminal:
         while True:
             began = self._loop.time()
             try:
-                self._top.update(await self._pool.status())
+                self._top.update(await self._pool.status(), await self._waits())
             except BullpenError as exc:  # the server or the store may come back
                 self._top.trouble = f"not read: {exc}"
             self._wake.set()
             await asyncio.sleep(max(EVERY, self._loop.time() - began))
             with suppress(BullpenError):
                 await self._pool.wait_for_change(REREAD_AFTER)
+
+    async def _waits(self) -> QueueAnswer | None:
+        """None where they are not shown, or a server of an older release does not list them."""
+        if not self._top.shows_waits:
+            return None
+        try:
+            return await self._pool.queue()
+        except NotFound:
+            return None
+
+    async def _find_waits(self) -> None:
+        """At once: the next read may be seconds away."""
+        with suppress(BullpenError):
+            if (queue := await self._waits()) is not None:
+                self._top.update_waits(queue)
+                self._wake.set()
+        self._finding = None
 
     def _on_keys(self) -> None:
         try:
@@ -160,12 +181,12 @@ class Terminal:
 
     async def _explain(self, subject: str) -> None:
         try:
-            found = await self._pool.stories(subject)
+            found = await self._pool.why(subject)
         except BullpenError as exc:
             text = f"{exc}\n{exc.remedy}"
             self._top.explain(subject, lambda width: text)
         else:
-            self._top.explain(subject, lambda width: "\n\n".join(story_text(one, width) for one in found.stories))
+            self._top.explain(subject, lambda width: why_text(found, width))
         self._wake.set()
 
     def _suspend(self) -> None:

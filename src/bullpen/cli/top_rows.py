@@ -9,7 +9,9 @@ from bullpen.cli.text import ago
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import IDLE
 from bullpen.model.ticket import parse_time
+from bullpen.model.wait import WaitCause
 from bullpen.schema.instance import InstanceAnswer
+from bullpen.schema.queue import QueueAnswer
 from bullpen.schema.run import RunSummary
 from bullpen.schema.scale_set import ScaleSetAnswer
 from bullpen.schema.status import PoolAnswer, PoolStatus, WaitingProvision
@@ -18,6 +20,20 @@ NONE = "-"
 LATE = 20.0  # seconds: a heartbeat comes every 5
 
 Sortable = Any
+
+
+@dataclass(frozen=True, slots=True)
+class TopData:
+    """What `top` has read. `queue` is None while the waits were not read, or where a server does not list them."""
+
+    status: PoolStatus
+    queue: QueueAnswer | None = None
+
+    @property
+    def waits(self) -> int:
+        if self.queue is not None:
+            return len(self.queue.waits) + self.queue.more
+        return len(_wait_rows(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +51,7 @@ class TopView:
     without, the first ones first."""
 
     name: str
-    rows: Callable[[PoolStatus], Sequence[Any]]
+    rows: Callable[[TopData], Sequence[Any]]
     id_of: Callable[[Any], str]
     columns: tuple[TopColumn, ...]
     spare: tuple[str, ...]
@@ -54,34 +70,39 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True)
 class WaitRow:
-    """A run, a provision or a scale set that waits, and for what."""
+    """What waits, and for what."""
 
     id: str
     run_id: str
-    count: int
     resource_class: str
-    because: str
     since: str | None
-    subject: str
+    cause: str
+    because: str
 
 
-def _pool_rows(found: PoolStatus) -> list[PoolRow]:
-    return [PoolRow(one, found.counts.get(one.resource_class, {})) for one in found.pools]
+def _pool_rows(found: TopData) -> list[PoolRow]:
+    return [PoolRow(one, found.status.counts.get(one.resource_class, {})) for one in found.status.pools]
 
 
-def _wait_rows(found: PoolStatus) -> list[WaitRow]:
-    return [*map(_provision_wait, found.waiting), *_set_waits(found.scale_sets)]
+def _wait_rows(found: TopData) -> list[WaitRow]:
+    if found.queue is not None:
+        return [
+            WaitRow(one.subject, one.run_id, one.resource_class, one.since, one.cause.value, one.because)
+            for one in found.queue.waits
+        ]
+    return [*map(_provision_wait, found.status.waiting), *_set_waits(found.status.scale_sets)]
 
 
 def _provision_wait(one: WaitingProvision) -> WaitRow:
-    return WaitRow(one.id, one.run_id, one.count, one.resource_class, f"cap {one.waits_for}", one.since, one.id)
+    return WaitRow(
+        one.id, one.run_id, one.resource_class, one.since, WaitCause.CAP.value, f"room under {one.waits_for}"
+    )
 
 
 def _set_waits(sets: Sequence[ScaleSetAnswer]) -> Iterator[WaitRow]:
     for one in sets:
         if one.waiting or one.why:
-            because = one.why or "its jobs wait for runners"
-            yield WaitRow(one.name, NONE, one.waiting, one.resource_class, because, one.waits_since, one.name)
+            yield WaitRow(one.name, "", one.resource_class, one.waits_since, NONE, one.why or "runners for its jobs")
 
 
 def _count(state: str) -> TopColumn:
@@ -148,7 +169,7 @@ VIEWS = (
     ),
     TopView(
         "runs",
-        lambda found: found.runs,
+        lambda found: found.status.runs,
         lambda one: str(one.id),
         (
             _field("RUN", "id"),
@@ -168,7 +189,7 @@ VIEWS = (
     ),
     TopView(
         "instances",
-        lambda found: found.instances,
+        lambda found: found.status.instances,
         lambda one: str(one.id),
         (
             _field("INSTANCE", "id"),
@@ -191,14 +212,14 @@ VIEWS = (
         (
             _field("WAITS", "id"),
             _field("RUN", "run_id"),
-            TopColumn("COUNT", lambda one, now: str(one.count), lambda one: -one.count),
             _field("CLASS", "resource_class"),
             _time("SINCE", "since"),
-            _field("FOR", "because"),
+            _field("CAUSE", "cause"),
+            _field("BECAUSE", "because"),
         ),
-        ("CLASS", "COUNT", "RUN"),
-        lambda one: f"{one.id} {one.run_id} {one.resource_class} {one.because}",
+        ("CLASS", "RUN", "SINCE"),
+        lambda one: f"{one.id} {one.run_id} {one.resource_class} {one.cause} {one.because}",
         "Nothing waits.",
-        lambda one: str(one.subject),
+        lambda one: str(one.id),
     ),
 )

@@ -14,7 +14,8 @@ from typing import Any
 from bullpen.cli.cells import SPACE, chosen, fitted, safe, width_of
 from bullpen.cli.full_screen import ALARM, BOLD, PLAIN, SELECTED, Row
 from bullpen.cli.text import plural, wrapped
-from bullpen.cli.top_rows import VIEWS, TopView
+from bullpen.cli.top_rows import VIEWS, TopData, TopView
+from bullpen.schema.queue import QueueAnswer
 from bullpen.schema.status import PoolStatus
 
 HEAD, FOOT = 3, 1  # rows above and below the list
@@ -57,7 +58,7 @@ class TopScreen:
         self.asked = ""
         self.trouble = ""
         self._unicode, self._mark = unicode, ">" if is_marked else ""
-        self._found: PoolStatus | None = None
+        self._found: TopData | None = None
         self._states = [ViewState(view) for view in VIEWS]
         self._at = 0
         self._filter, self._is_typing, self._has_help = "", False, False
@@ -66,8 +67,21 @@ class TopScreen:
         self._rows: list[Any] | None = None
         self._page = 1
 
-    def update(self, found: PoolStatus) -> None:
-        self._found, self._rows, self.trouble = found, None, ""
+    def update(self, found: PoolStatus, queue: QueueAnswer | None = None) -> None:
+        self._found, self._rows, self.trouble = TopData(found, queue), None, ""
+
+    @property
+    def shows_waits(self) -> bool:
+        """Whether the causes of waits are wanted: to find them, more is read than for the other views."""
+        return VIEWS[self._at].name == "waits"
+
+    @property
+    def lacks_waits(self) -> bool:
+        return self.shows_waits and self._found is not None and self._found.queue is None
+
+    def update_waits(self, queue: QueueAnswer) -> None:
+        if self._found is not None:
+            self.update(self._found.status, queue)
 
     def explain(self, subject: str, text: Callable[[int], str]) -> None:
         """Show a text about a record, which fits a width; nothing if the user has gone on meanwhile."""
@@ -233,11 +247,11 @@ class TopScreen:
     def _summary(self) -> str:
         if (found := self._found) is None:
             return "reading ..."
-        waits = len(VIEWS[3].rows(found))
-        counted = [plural(len(found.runs), "run"), plural(len(found.instances), "instance"), plural(waits, "wait")]
-        paused = ", ".join(one.resource_class or "whole pool" for one in found.holds)
-        head = f"{', '.join(counted)}{f'  PAUSED: {paused}' if paused else ''}"
-        return safe(f"{head}  {found.location}", unicode=self._unicode)
+        status = found.status
+        counted = [plural(len(status.runs), "run"), plural(len(status.instances), "instance")]
+        paused = ", ".join(one.resource_class or "whole pool" for one in status.holds)
+        head = f"{', '.join(counted)}, {plural(found.waits, 'wait')}{f'  PAUSED: {paused}' if paused else ''}"
+        return safe(f"{head}  {status.location}", unicode=self._unicode)
 
     def _tabs(self, width: int) -> str:
         state = self._states[self._at]
@@ -253,6 +267,6 @@ class TopScreen:
             return safe(f"/{self._filter}_", unicode=self._unicode), PLAIN
         if self.trouble:
             return safe(self.trouble, unicode=self._unicode), ALARM
-        if self._found is not None and self._found.hold:
-            return safe(f"no worker is declared lost: {self._found.hold}", unicode=self._unicode), ALARM
+        if self._found is not None and self._found.status.hold:
+            return safe(f"no worker is declared lost: {self._found.status.hold}", unicode=self._unicode), ALARM
         return HINTS, PLAIN

@@ -2,6 +2,7 @@
 
     manifest.json                  what is in the archive, and what is missing and why
     records/ID.json                each record with its story
+    why.json                       what `bullpen why --json` prints: why it waits, or where its time went
     instances/ID/agent.log         logs of the machine, as far as they can be read from here; on EC2 console.log
     workers/KEY.json               what a worker reports about itself
     jobs/ID.attempt-N.log          what a job printed in its last attempt
@@ -24,6 +25,7 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError, NotFound
 from bullpen.evidence.archive import EvidenceFile, safe_part
 from bullpen.evidence.scrub import Scrubber
+from bullpen.explain import why
 from bullpen.inventory import Story, stories
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
@@ -32,6 +34,7 @@ from bullpen.model.ticket import format_time
 from bullpen.model.worker import Worker
 from bullpen.ports import LOG_LIMIT, Ports
 from bullpen.schema.story import story_of
+from bullpen.schema.why import why_of
 from bullpen.schema.worker import worker_of
 from bullpen.settings.redaction import abridged
 
@@ -93,6 +96,10 @@ async def gather(ports: Ports, settings: Settings, subject: str, scrubber: Scrub
     for id, story in records.items():
         evidence.add_json(f"records/{safe_part(id)}.json", {"record": story.record, "story": story_of(story)})
         await asyncio.sleep(0)  # removing secrets takes milliseconds: other work has its turn between two files
+    try:
+        evidence.add_json("why.json", why_of(await why(ports, settings, subject)))
+    except BullpenError as exc:
+        evidence.miss("why.json", str(exc))
     evidence.add_json("settings.json", shown_settings(settings))
     evidence.add_json("versions.json", _versions(settings))
     everything = [story.record for story in records.values()]
@@ -158,8 +165,8 @@ async def _add_machines(ports: Ports, evidence: GatheredFiles, ids: Sequence[str
         for name, log in logs.logs.items():
             evidence.add_log("/".join([place, *map(safe_part, name.split("/"))]), log.content, log.size)
             await asyncio.sleep(0)
-        for name, why in logs.missing.items():
-            evidence.miss(f"{place}/{name}", why)
+        for name, reason in logs.missing.items():
+            evidence.miss(f"{place}/{name}", reason)
 
 
 async def _add_workers(ports: Ports, evidence: GatheredFiles, workers: Sequence[Worker]) -> None:
