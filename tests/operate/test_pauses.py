@@ -7,12 +7,15 @@ import pytest
 
 from bullpen.config import ResourceClass, Settings
 from bullpen.errors import ConfigError, FailureCause
-from bullpen.model.hold import pause_key
+from bullpen.model.hold import PoolPaused, absent, pause_key
+from bullpen.model.hold import pause as hold_pause
 from bullpen.model.instance import CREATED, IDLE, RUNNING
 from bullpen.model.progress import ProgressReport
+from bullpen.model.provision import Provision
 from bullpen.operate import OperateOutcome, pause, resume
 from bullpen.sim.world import World
 from fixtures import a_world, ids, now, provisioned, records, refreshed, released, requests, steps, with_pool
+from histories import loses_members
 
 NOTE = "the image of large is broken"
 
@@ -217,3 +220,22 @@ async def test_a_class_that_is_not_known_is_refused() -> None:
     async with a_world() as world:
         with pytest.raises(ConfigError, match="not configured; known are"):
             await paused(world, "huge")
+
+
+async def test_a_call_that_has_begun_replaces_a_member_that_it_lost_although_its_class_was_paused_meanwhile() -> None:
+    async with a_world() as world:
+        loses_members(world, "run")
+        tables = world.memory.tables
+        write = tables._write
+
+        def pausing(change: Any, record: Any) -> None:
+            write(change, record)
+            if change.step == "commit" and isinstance(record, Provision) and not tables.pauses:
+                event = PoolPaused(at=world.clock.now(), by="ada", note=NOTE, operator="ada")
+                tables.land([hold_pause(absent("small"), event)])
+
+        tables._write = pausing  # type: ignore[method-assign]
+        outcome = await provisioned(world, "run", 2)
+        assert tables.pauses[pause_key("small")].is_on
+        assert outcome.succeeded, outcome.reason
+        assert len(outcome.members) == 2

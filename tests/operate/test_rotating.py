@@ -7,10 +7,12 @@ import pytest
 
 from bullpen.config import Limits, Settings
 from bullpen.errors import ConfigError
-from bullpen.model.instance import IDLE, RUNNING
+from bullpen.model.instance import IDLE, RUNNING, TERMINATED
 from bullpen.model.rotation import rotation_key
 from bullpen.model.ticket import UsageClass
 from bullpen.operate import OperateOutcome, pause, rotate
+from bullpen.refresh import orders
+from bullpen.refresh.orders import OperatorOrders
 from bullpen.sim.world import World
 from fixtures import a_world, ids, machines, provisioned, records, refreshed, released, small, steps, with_pool
 
@@ -148,3 +150,16 @@ async def test_a_class_that_is_not_known_is_refused() -> None:
     async with a_world() as world:
         with pytest.raises(ConfigError, match="not configured"):
             await rotated(world, "huge")
+
+
+async def test_a_rotation_is_not_over_while_a_list_that_lags_hides_one_of_its_instances() -> None:
+    async with a_world() as world:
+        (one,) = ids(await provisioned(world, "run", 1))
+        await rotated(world)
+        ports = world.ports()
+        asked = await OperatorOrders.read(ports)
+        assert [plan async for plan, _ in orders.plans(ports, world.settings, [], asked)] == []
+        await released(world, "run")
+        assert world.memory.tables.instances[one].state is TERMINATED
+        (plan,) = [plan async for plan, _ in orders.plans(ports, world.settings, [], asked)]
+        assert [(action.what, action.subject) for action in plan.actions] == [("finish rotation", "small")]

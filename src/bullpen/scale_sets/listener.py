@@ -81,7 +81,7 @@ class SetListener:
         self._opened_at = 0.0
         self._recorded: list[int] = []  # messages of this session that are not acknowledged yet
         self._offers = JobOffers(record.stored.offered)
-        self.is_paused = False  # by an operator: the CI is asked for no job
+        self.is_paused = False  # by an operator: the CI is asked for no further job
         self._unacquired = ""  # why offers could not be acquired the last time: the same reason is an error once
         self._acquire_at = 0.0  # not before
 
@@ -196,8 +196,10 @@ class SetListener:
         if self.rests():
             await asyncio.sleep(REST)
         await self._acknowledge(session)
-        takes_none = self.is_paused or self.scale_set.state is RETIRING
-        capacity = 0 if takes_none else self.scale_set.rules.max
+        capacity = 0 if self.scale_set.state is RETIRING else self.scale_set.rules.max
+        if self.is_paused and capacity:
+            # No job beyond those that run. But not 0: the CI would never announce what is queued meanwhile.
+            capacity = max(1, self._demand.running if self._demand is not None else 0)
         began = self._time()
         message = await self._ports.scale_sets.poll(session, self._last, capacity)
         self._heard()

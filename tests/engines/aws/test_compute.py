@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from builders import a_plan
+from bullpen.config import ResourceClass
 from bullpen.engines.aws import session as sessions
 from bullpen.engines.aws.ec2 import compute as module
 from bullpen.errors import (
@@ -23,8 +25,9 @@ from bullpen.model.fleet import Cause, decisive, shortfall
 from bullpen.model.ticket import UsageClass
 from engines.aws.pools import AwsPool, a_pool, running
 from fakes.ec2.calling import client_of
+from fakes.ec2.catalogue import TYPES
 from fakes.ec2.control import Control
-from fakes.ec2.ground import SECOND_SUBNET, SUBNETS
+from fakes.ec2.ground import AMAZON_LINUX, AMAZON_LINUX_ARM, SECOND_SUBNET, SUBNETS
 
 pytestmark = pytest.mark.real_loop
 
@@ -284,3 +287,24 @@ async def test_many_at_once_launch_one_fleet_for_one_token(cloud: Control) -> No
         answers = await asyncio.gather(*(pool.process().create_fleet(plan) for _ in range(6)))
         assert len({machine.id for answer in answers for machine in answer.machines}) == 2
         assert len(running(cloud)) == 2
+
+
+async def test_a_class_with_an_image_of_its_own_gets_machines_of_its_architecture(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        arm = ResourceClass(cpu=1, mem=1024, image=AMAZON_LINUX_ARM.id, architecture="arm64", disk=120)
+        pool.settings = replace(pool.settings, classes={**pool.settings.classes, "arm": arm})
+        one = pool.process()
+        await one.create_fleet(a_plan(count=2))
+        answer = await one.create_fleet(a_plan(count=2, resource_class="arm"))
+        assert {TYPES[machine.instance_type].architecture for machine in answer.machines} == {"arm64"}
+        assert cloud.calls()["CreateLaunchTemplate"] == 2
+
+
+async def test_an_image_of_another_architecture_than_its_class_says_launches_nothing(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        wrong = ResourceClass(cpu=1, mem=1024, image=AMAZON_LINUX.id, architecture="arm64")
+        pool.settings = replace(pool.settings, classes={"arm": wrong})
+        plan = a_plan(resource_class="arm")
+        answer = await pool.process().create_fleet(plan)
+        assert "No instance type matches the instance requirements" in shortfall(plan, answer)
+        assert running(cloud) == set()

@@ -1,0 +1,104 @@
+"""Pauses and drains of a class with a scale set: no further job and no further runner; what runs goes on."""
+
+import asyncio
+
+from bullpen.model.instance import TERMINATED
+from bullpen.operate import drain, pause, resume
+from bullpen.sim.world import World
+from scale_sets.fixtures import a_set_world, is_done, members, push, serve, session, set_of, settings_of, until_done
+
+
+async def paused(world: World) -> None:
+    await pause(world.ports(), world.settings, "small", "the image is broken", operator="ada")
+
+
+async def resumed(world: World) -> None:
+    await resume(world.ports(), world.settings, "small", operator="ada")
+
+
+async def test_a_paused_set_gets_no_runner_and_says_who_paused_it_and_goes_on_after_the_resume() -> None:
+    async with a_set_world() as world:
+        serve(world)
+        await asyncio.sleep(400)  # a new session waits for jobs that were never announced
+        await paused(world)
+        await asyncio.sleep(30)
+        run = push(world, 2)
+        await asyncio.sleep(240)
+        assert members(world) == []
+        assert not is_done(world, [run])
+        waiting = session(world).waiting
+        assert all("class small is paused by ada" in one.why for one in waiting), waiting
+        await resumed(world)
+        await until_done(world, run, within=600)
+
+
+async def test_a_job_that_runs_goes_on_while_its_class_is_paused() -> None:
+    async with a_set_world() as world:
+        serve(world)
+        run = push(world, 1, lasts=300.0)
+        while not members(world):  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        await asyncio.sleep(60)
+        await paused(world)
+        await asyncio.sleep(60)
+        assert set_of(world).capacity == 1, "no more than the job that runs"
+        await until_done(world, run, within=600)
+        await resumed(world)
+        await asyncio.sleep(60)
+        assert set_of(world).capacity == 20
+
+
+async def test_a_paused_set_keeps_no_runner_for_jobs_to_come() -> None:
+    async with a_set_world(settings_of(min=2)) as world:
+        serve(world)
+        while len(members(world)) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        await paused(world)
+        await asyncio.sleep(600)
+        assert members(world) == []
+        await resumed(world)
+        while len(members(world)) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(1)
+
+
+async def test_nothing_is_launched_for_a_paused_set() -> None:
+    async with a_set_world() as world:
+        serve(world)
+        await asyncio.sleep(400)
+        before = len(world.memory.yard.sightings)
+        await paused(world)
+        await asyncio.sleep(30)
+        push(world, 3)
+        await asyncio.sleep(200)
+        assert len(world.memory.yard.sightings) == before
+
+
+async def test_a_drained_member_finishes_its_job_and_is_ended() -> None:
+    async with a_set_world() as world:
+        serve(world)
+        run = push(world, 1, lasts=300.0)
+        while not members(world):  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        await asyncio.sleep(60)
+        some = [one.id for one in members(world)]
+        await drain(world.ports(), world.settings, some, operator="ada")
+        await asyncio.sleep(60)
+        assert len([one for one in members(world) if one.id in some]) == 1, "the one with the job"
+        await until_done(world, run, within=600)
+        await asyncio.sleep(200)
+        drained = [world.memory.tables.instances[id] for id in some]
+        assert {one.state for one in drained} == {TERMINATED}
+        assert any("drained" in world.memory.tables.stories[id][-2].why for id in some)
+
+
+async def test_jobs_that_were_queued_during_a_pause_are_all_done_after_it() -> None:
+    async with a_set_world() as world:
+        serve(world)
+        await asyncio.sleep(400)
+        await paused(world)
+        await asyncio.sleep(60)
+        runs = [push(world, 2) for _ in range(4)]
+        await asyncio.sleep(120)
+        assert members(world) == []
+        await resumed(world)
+        await until_done(world, *runs, within=900)
