@@ -62,7 +62,7 @@ def top(home: Path) -> Iterator[EmulatedTerminal]:
 
 
 def test_it_shows_the_pool_and_q_gives_the_terminal_back(top: EmulatedTerminal) -> None:
-    assert top.picture.lines[0].startswith("1 run, 41 instances, 0 waits")
+    assert top.picture.lines[0].startswith("1 run, 41 instances  /")
     assert top.picture.modes[ALTERNATE]
     top.press("3")
     top.until_text("i-0000")

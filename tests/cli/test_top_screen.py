@@ -75,7 +75,7 @@ def selected(top: TopScreen) -> str:
 
 def test_the_four_views_show_pools_runs_instances_and_waits() -> None:
     top = a_screen()
-    assert lines(top)[0] == "2 runs, 2 instances, 1 wait  /srv/pool"
+    assert lines(top)[0] == "2 runs, 2 instances, 1 at a cap  /srv/pool"
     assert lines(top)[2].split() == ["POOL", "CLAIMABLE", "TICKETS", "BOOTING", "IDLE", "CLAIMED", "RUNNING", "TARGET"]
     assert pressed(top, "tab")[2].split()[:3] == ["RUN", "STATE", "RUNNERS"]
     assert pressed(top, "tab")[2].split()[:3] == ["INSTANCE", "STATE", "RUN"]
@@ -103,7 +103,7 @@ def test_the_waits_show_the_cause_of_each_once_it_is_known() -> None:
 def test_a_pause_is_named_in_the_first_line() -> None:
     holds = [HoldAnswer("", "broken image", None, "ops"), HoldAnswer("large", "", None, "ops")]
     top = a_screen(msgspec.structs.replace(a_pool(), holds=holds))
-    assert lines(top)[0] == "2 runs, 2 instances, 1 wait  PAUSED: whole pool, large  /srv/pool"
+    assert lines(top)[0] == "2 runs, 2 instances, 1 at a cap  PAUSED: whole pool, large  /srv/pool"
 
 
 def test_an_empty_view_says_what_to_do() -> None:

@@ -31,9 +31,8 @@ class TopData:
 
     @property
     def waits(self) -> int:
-        if self.queue is not None:
-            return len(self.queue.waits) + self.queue.more
-        return len(_wait_rows(self))
+        """0 while they were not read."""
+        return len(self.queue.waits) + self.queue.more if self.queue is not None else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from bullpen.schema.status import PoolStatus
 
 HEAD, FOOT = 3, 1  # rows above and below the list
 LONGEST_FILTER = 64
+SENTENCE = 30  # cells of the last column that are enough to understand it
 HINTS = "q quit  tab view  / filter  s sort  enter why  ? help"
 HELP = """\
 q, Ctrl-C       quit
@@ -227,7 +228,9 @@ class TopScreen:
             widest = max([len(title), *(width_of(row[title]) for row in cells)])
             state.widths[title] = max(state.widths[title], widest)
         mark = len(self._mark)
-        kept = chosen(list(columns), state.widths, state.view.spare, width - mark)
+        last = next(reversed(columns))  # it may have sentences, which are cut before other columns are left out
+        needed = state.widths | {last: min(state.widths[last], SENTENCE)}
+        kept = chosen(list(columns), needed, state.view.spare, width - mark)
         widths = dict(state.widths)
         # The rest of the row belongs to the last column; if there is too little, the widest one is cut.
         excess = sum(widths[title] for title in kept) + SPACE * (len(kept) - 1) + mark - width
@@ -250,7 +253,11 @@ class TopScreen:
         status = found.status
         counted = [plural(len(status.runs), "run"), plural(len(status.instances), "instance")]
         paused = ", ".join(one.resource_class or "whole pool" for one in status.holds)
-        head = f"{', '.join(counted)}, {plural(found.waits, 'wait')}{f'  PAUSED: {paused}' if paused else ''}"
+        if found.queue is not None:
+            counted.append(plural(found.waits, "wait"))
+        elif status.waiting:
+            counted.append(f"{len(status.waiting)} at a cap")
+        head = f"{', '.join(counted)}{f'  PAUSED: {paused}' if paused else ''}"
         return safe(f"{head}  {status.location}", unicode=self._unicode)
 
     def _tabs(self, width: int) -> str:
