@@ -13,7 +13,7 @@ from builders import NOW, later
 from bullpen.config import HistorySettings, Settings
 from bullpen.engines.memory import Rates
 from bullpen.history.bookkeeper import Bookkeeper
-from bullpen.history.cost import Amount, CostKey, account, cost, cost_hours, whole_hours
+from bullpen.history.cost import Amount, CostKey, CostSums, HourSums, account, cost, cost_hours, whole_hours
 from bullpen.history.open_time import usage_between
 from bullpen.history.prices import default_price, price_of
 from bullpen.model.provision import Origin
@@ -41,6 +41,12 @@ def a_report(selected: int, *boots: float, resource_class: str = "small") -> Pro
         "p-1", "run-1", "", resource_class, UsageClass.ON_DEMAND, "default", NOW, later(5), ReportOutcome.MET
     )
     return replace(report, selected=selected, created=len(boots), lanes=lanes)
+
+
+def summed(used: list[UsageRow], by: CostKey) -> CostSums:
+    sums = CostSums(by)
+    sums.add(used)
+    return sums
 
 
 # ---- prices
@@ -90,7 +96,7 @@ rows = st.builds(
 
 @given(st.lists(rows, max_size=30), st.sampled_from(CostKey))
 def test_owners_rows_and_machines_have_the_same_sum(used: list[UsageRow], by: CostKey) -> None:
-    found = account(PRICED, used, [], NOW, later(3600), by)
+    found = account(PRICED, summed(used, by), [], NOW, later(3600))
     sums = [
         sum((one.total for one in found.rows), Amount()),
         sum(found.owners.values(), Amount()),
@@ -104,7 +110,7 @@ def test_owners_rows_and_machines_have_the_same_sum(used: list[UsageRow], by: Co
 
 def test_a_type_without_a_price_is_named_and_counts_as_free() -> None:
     used = [a_row(10), a_row(5, kind="odd"), a_row(5, kind="odd", usage_class=UsageClass.SPOT)]
-    found = account(PRICED, used, [], NOW, later(3600), CostKey.CLASS)
+    found = account(PRICED, summed(used, CostKey.CLASS), [], NOW, later(3600))
     assert found.missing_prices == ["odd", "odd:spot"]
     assert (found.total.seconds, found.total.usd) == (20, Decimal("0.01"))
 
@@ -112,13 +118,20 @@ def test_a_type_without_a_price_is_named_and_counts_as_free() -> None:
 def test_the_most_expensive_rows_come_first() -> None:
     used = [a_row(9, run_id="cheap", kind="odd"), a_row(1, run_id="dear"), a_row(2, run_id="dearest")]
     used += [a_row(3, Owner.IDLE, run_id="", repository="")]
-    found = account(PRICED, used, [], NOW, later(3600), CostKey.RUN)
+    found = account(PRICED, summed(used, CostKey.RUN), [], NOW, later(3600))
     assert [one.name for one in found.rows] == ["(no run)", "dearest", "dear", "cheap"]
+
+
+def test_only_the_most_expensive_rows_may_be_listed_and_the_total_has_all() -> None:
+    used = [a_row(n, run_id=f"run-{n}") for n in range(1, 10)]
+    found = account(PRICED, summed(used, CostKey.RUN), [], NOW, later(3600), 3)
+    assert [one.name for one in found.rows] == ["run-9", "run-8", "run-7"]
+    assert (found.more_rows, found.total.seconds) == (6, 45)
 
 
 def test_rows_by_repository_name_what_has_none() -> None:
     used = [a_row(1), a_row(2, repository=""), a_row(3, Owner.IDLE, run_id="", repository="")]
-    found = account(PRICED, used, [], NOW, later(3600), CostKey.REPOSITORY)
+    found = account(PRICED, summed(used, CostKey.REPOSITORY), [], NOW, later(3600))
     assert {one.name: one.total.seconds for one in found.rows} == {
         "acme/web": 1,
         "(no repository)": 2,
@@ -127,7 +140,7 @@ def test_rows_by_repository_name_what_has_none() -> None:
 
 
 def test_a_range_without_data_is_no_error() -> None:
-    found = account(PRICED, [], [], NOW, later(3600), CostKey.CLASS)
+    found = account(PRICED, summed([], CostKey.CLASS), [], NOW, later(3600))
     assert (found.total, found.rows, found.machines, found.data_since, found.saving) == (Amount(), (), (), None, None)
 
 
@@ -136,7 +149,7 @@ def test_a_range_without_data_is_no_error() -> None:
 
 def test_reuse_saves_the_boot_time_of_each_selected_runner_less_what_was_idle() -> None:
     used = [a_row(900, Owner.RUN), a_row(100, Owner.IDLE, run_id="")]
-    found = account(PRICED, used, [a_report(3, 50, 70), a_report(2)], NOW, later(3600), CostKey.CLASS)
+    found = account(PRICED, summed(used, CostKey.CLASS), [a_report(3, 50, 70), a_report(2)], NOW, later(3600))
     assert found.saving is not None
     assert (found.saving.reused, found.saving.avoided.seconds) == (5, 300)
     assert (found.saving.seconds, found.saving.usd) == (200, Decimal("0.2"))
@@ -144,7 +157,7 @@ def test_reuse_saves_the_boot_time_of_each_selected_runner_less_what_was_idle() 
 
 def test_a_pool_that_is_idle_for_long_saves_less_than_nothing() -> None:
     used = [a_row(10_000, Owner.IDLE, run_id="")]
-    found = account(PRICED, used, [a_report(1, 60)], NOW, later(3600), CostKey.CLASS)
+    found = account(PRICED, summed(used, CostKey.CLASS), [a_report(1, 60)], NOW, later(3600))
     assert found.saving is not None
     assert found.saving.seconds == 60 - 10_000
     assert found.saving.usd < 0
@@ -152,7 +165,7 @@ def test_a_pool_that_is_idle_for_long_saves_less_than_nothing() -> None:
 
 def test_a_class_whose_boots_are_unknown_boots_as_the_others() -> None:
     reports = [a_report(1, 60), a_report(2, resource_class="large")]
-    found = account(PRICED, [a_row(1)], reports, NOW, later(3600), CostKey.CLASS)
+    found = account(PRICED, summed([a_row(1)], CostKey.CLASS), reports, NOW, later(3600))
     assert found.saving is not None
     assert found.saving.avoided.seconds == 180
 
@@ -217,10 +230,10 @@ def test_bookings_that_land_meanwhile_change_no_sum() -> None:
             for _ in range(3):
                 await keeper.run_once()
 
-        found, _ = await asyncio.gather(usage_between(slow, before - 3 * HOUR, before + HOUR, to), keeps())
+        found, _ = await asyncio.gather(usage_between(slow, before - 3 * HOUR, before + HOUR, to, HourSums), keeps())
         # What was booked meanwhile is at least as much: the question sees it whole, or not at all.
-        assert sum(row.microseconds for row in found) >= witness.total(to)
-        assert sum(row.microseconds for row in found) <= witness.total(world.clock.now())
+        assert sum(found.micros.values()) >= witness.total(to)
+        assert sum(found.micros.values()) <= witness.total(world.clock.now())
 
     virtual_run(main(), allow_left_behind=True)
 

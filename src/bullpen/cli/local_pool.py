@@ -218,7 +218,7 @@ class LocalPool:
         from bullpen.schema.cost import cost_answer_of
 
         first, last = range_between(since, until, self._ports.clock.now(), "--")
-        return cost_answer_of(await cost(self._ports, self._settings, first, last, CostKey(by)), 0)
+        return cost_answer_of(await cost(self._ports, self._settings, first, last, CostKey(by)))
 
     async def why(self, id: str) -> "WhyAnswer":
         from bullpen.explain import why

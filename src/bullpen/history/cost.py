@@ -8,7 +8,7 @@ less the time for which machines were idle; in money, both at the average price 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -118,6 +118,7 @@ class Cost:
     rows: tuple[CostRow, ...]
     machines: tuple[MachineCost, ...]
     saving: Saving | None
+    more_rows: int = 0  # that are not among `rows`
 
     @property
     def missing_prices(self) -> list[str]:
@@ -129,24 +130,54 @@ def named(instance_type: str, usage_class: UsageClass) -> str:
     return f"{instance_type}:spot" if usage_class is UsageClass.SPOT else instance_type
 
 
-async def cost(ports: Ports, settings: Settings, since: datetime, until: datetime, by: CostKey) -> Cost:
-    """Of the hours that the range touches, as far as they have passed. The most expensive rows come first."""
+async def cost(ports: Ports, settings: Settings, since: datetime, until: datetime, by: CostKey, most: int = 0) -> Cost:
+    """Of the hours that the range touches, as far as they have passed. The most expensive rows come first, `most` of
+    them at most; 0: all."""
     now = settled(ports)
     since, until = whole_hours(since, until)
-    used = await usage_between(ports, since, until, now)
+    used = await usage_between(ports, since, until, now, lambda: CostSums(by))
     reports = await reports_between(ports, since, until)
-    return account(settings, used, reports, since, min(until, ports.clock.now()), by)
+    return account(settings, used, reports, since, min(until, ports.clock.now()), most)
 
 
 async def cost_hours(ports: Ports, settings: Settings, since: datetime, until: datetime) -> list[HourCost]:
     """The same by hour and owner, the oldest hour first."""
     since, until = whole_hours(since, until)
-    used = await usage_between(ports, since, until, settled(ports))
+    used = await usage_between(ports, since, until, settled(ports), HourSums)
     sums: defaultdict[tuple[datetime, Owner], Amount] = defaultdict(Amount)
-    for row in used:
-        sums[row.hour, row.owner] += amount_of(settings, row)
+    for (hour, owner, instance_type, usage_class), micros in used.micros.items():
+        sums[hour, owner] += amount_of(settings, micros, instance_type, usage_class)
     order = list(Owner)
     return [HourCost(*key, sums[key]) for key in sorted(sums, key=lambda key: (key[0], order.index(key[1])))]
+
+
+class CostSums:
+    """Microseconds by name, owner, class and kind of machine."""
+
+    def __init__(self, by: CostKey) -> None:
+        self.by = by
+        self.micros: dict[tuple[str, Owner, str, str, UsageClass], int] = {}
+        self.first_hour: datetime | None = None
+
+    def add(self, rows: Iterable[UsageRow]) -> None:
+        name_of, micros = NAMES[self.by], self.micros
+        for row in rows:
+            key = (name_of(row), row.owner, row.resource_class, row.instance_type, row.usage_class)
+            micros[key] = micros.get(key, 0) + row.microseconds
+            if self.first_hour is None or row.hour < self.first_hour:
+                self.first_hour = row.hour
+
+
+class HourSums:
+    """Microseconds by hour, owner and kind of machine."""
+
+    def __init__(self) -> None:
+        self.micros: dict[tuple[datetime, Owner, str, UsageClass], int] = {}
+
+    def add(self, rows: Iterable[UsageRow]) -> None:
+        for row in rows:
+            key = (row.hour, row.owner, row.instance_type, row.usage_class)
+            self.micros[key] = self.micros.get(key, 0) + row.microseconds
 
 
 def whole_hours(since: datetime, until: datetime) -> tuple[datetime, datetime]:
@@ -158,42 +189,56 @@ def whole_hours(since: datetime, until: datetime) -> tuple[datetime, datetime]:
 
 def account(
     settings: Settings,
-    used: Sequence[UsageRow],
+    used: CostSums,
     reports: Iterable[ProvisionReport],
     since: datetime,
     until: datetime,
-    by: CostKey,
+    most: int = 0,
 ) -> Cost:
-    total = Amount()
     owners: dict[Owner, Amount] = {owner: Amount() for owner in Owner}
-    rows: defaultdict[str, dict[Owner, Amount]] = defaultdict(dict)
-    machines: defaultdict[tuple[str, UsageClass], Amount] = defaultdict(Amount)
+    machines: defaultdict[tuple[str, UsageClass], int] = defaultdict(int)
     classes: defaultdict[str, Amount] = defaultdict(Amount)
-    for row in used:
-        amount = amount_of(settings, row)
-        total += amount
-        owners[row.owner] += amount
-        of_name = rows[NAMES[by](row)]
-        of_name[row.owner] = of_name.get(row.owner, Amount()) + amount
-        machines[row.instance_type, row.usage_class] += amount
-        classes[row.resource_class] += amount
-    shown = [CostRow(name, found, sum(found.values(), Amount())) for name, found in rows.items()]
+    rows: dict[str, list[tuple[Owner, int, Decimal]]] = {}
+    rates: dict[tuple[str, UsageClass], Decimal] = {}
+    for (name, owner, resource_class, instance_type, usage_class), micros in used.micros.items():
+        key = (instance_type, usage_class)
+        if key not in rates:
+            rates[key] = price_of(settings, *key) or Decimal(0)
+        priced = micros * rates[key]
+        owners[owner] += Amount(micros, priced)
+        machines[key] += micros
+        classes[resource_class] += Amount(micros, priced)
+        rows.setdefault(name, []).append((owner, micros, priced))
+    listed = sorted(rows, key=lambda name: _rank(name, rows[name]))
+    kinds = [(key, price_of(settings, *key), machines[key]) for key in sorted(machines)]
     return Cost(
         since,
         until,
-        min((row.hour for row in used), default=None),
-        by,
-        total,
+        used.first_hour,
+        used.by,
+        sum(owners.values(), Amount()),
         owners,
-        tuple(sorted(shown, key=lambda row: (-row.total.priced, -row.total.micros, row.name))),
-        tuple(MachineCost(*kind, price_of(settings, *kind), machines[kind]) for kind in sorted(machines)),
+        tuple(_row(name, rows[name]) for name in (listed[:most] if most else listed)),
+        tuple(MachineCost(*key, price, Amount(micros, micros * (price or Decimal(0)))) for key, price, micros in kinds),
         _saving(reports, classes, owners[Owner.IDLE]),
+        max(len(listed) - most, 0) if most else 0,
     )
 
 
-def amount_of(settings: Settings, row: UsageRow) -> Amount:
-    price = price_of(settings, row.instance_type, row.usage_class)
-    return Amount(row.microseconds, row.microseconds * (price or Decimal(0)))
+def _rank(name: str, parts: Iterable[tuple[Owner, int, Decimal]]) -> tuple[float, int, str]:
+    """The most expensive first. There may be a hundred thousand: floats compare faster, and are near enough."""
+    return -sum(float(priced) for *_, priced in parts), -sum(micros for _, micros, _ in parts), name
+
+
+def _row(name: str, parts: Iterable[tuple[Owner, int, Decimal]]) -> CostRow:
+    owners: dict[Owner, Amount] = {}
+    for owner, micros, priced in parts:
+        owners[owner] = owners.get(owner, Amount()) + Amount(micros, priced)
+    return CostRow(name, owners, sum(owners.values(), Amount()))
+
+
+def amount_of(settings: Settings, micros: int, instance_type: str, usage_class: UsageClass) -> Amount:
+    return Amount(micros, micros * (price_of(settings, instance_type, usage_class) or Decimal(0)))
 
 
 def _repository(row: UsageRow) -> str:

@@ -4,9 +4,9 @@ Bookings may land while this reads. So the meters are read before and after the 
 either in an hour or after a meter. Changes nothing.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
+from typing import Protocol, TypeVar
 
 from bullpen.history.bookkeeper import AT_ONCE
 from bullpen.history.spans import rows, spans
@@ -17,7 +17,7 @@ from bullpen.model.usage import Meter, UsageRow
 from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 
-PAGE = 5000
+PAGE = 2000  # rows: some milliseconds of work, between which a server answers others
 ATTEMPTS = 4
 ENDED = 10_000  # machines that have ended and are not booked: far more than a bookkeeper leaves
 
@@ -30,58 +30,60 @@ class _Books:
     unbooked: tuple[str, ...]
 
 
-async def usage_between(ports: Ports, since: datetime, until: datetime, now: datetime) -> list[UsageRow]:
-    """The time of all machines in the hours that begin from `since` on and before `until`, up to `now`."""
+class TimeSums(Protocol):
+    """Takes rows, and adds them up as a question wants them."""
+
+    def add(self, rows: Iterable[UsageRow]) -> None: ...
+
+
+T = TypeVar("T", bound=TimeSums)
+
+
+async def usage_between(ports: Ports, since: datetime, until: datetime, now: datetime, make: Callable[[], T]) -> T:
+    """The time of all machines in the hours that begin from `since` on and before `until`, up to `now`, added up in
+    what `make` makes."""
     live = {one.id: one for one in await every_live(ports)}
-    stored, after = await _consistent(ports, since, until)
+    sums, after = await _consistent(ports, since, until, make)
     missing = [id for id in dict.fromkeys([*after.unbooked, *after.meters]) if id not in live]
     records = live | (await ports.records.instances(missing) if missing else {})
-    opened = await _open(ports, records, after.meters, now)
-    return stored + [row for row in opened if since <= row.hour < until]
+    async for opened in _open(ports, records, after.meters, now):
+        sums.add(row for row in opened if since <= row.hour < until)
+    return sums
 
 
-async def _consistent(ports: Ports, since: datetime, until: datetime) -> tuple[list[UsageRow], _Books]:
+async def _consistent(ports: Ports, since: datetime, until: datetime, make: Callable[[], T]) -> tuple[T, _Books]:
     """Hours and meters of one moment. Where bookings land all the time, the last attempt has to do."""
     before = await _books(ports)
     for attempt in range(1, ATTEMPTS + 1):
-        stored = await _stored(ports, since, until)
-        after = await _books(ports)
-        if after == before or attempt == ATTEMPTS:
-            return stored, after
-        before = after
+        sums, after = make(), ""
+        while True:
+            page = await ports.history.usage(since, until, PAGE, after)
+            sums.add(page.rows)
+            after = page.next
+            if not after:
+                break
+        books = await _books(ports)
+        if books == before or attempt == ATTEMPTS:
+            return sums, books
+        before = books
     raise AssertionError("the last attempt returns")
 
 
-async def _open(ports: Ports, records: dict[str, Instance], meters: dict[str, Meter], now: datetime) -> list[UsageRow]:
-    changed = [one.id for one in records.values() if one.id not in meters or meters[one.id].version < one.version]
-    stories: dict[str, list[StoryLine]] = {}
-    for at in range(0, len(changed), AT_ONCE):
-        stories |= await ports.records.stories(changed[at : at + AT_ONCE], Instance)
-    found: list[UsageRow] = []
-    for id, record in records.items():
-        for span in spans(meters.get(id), record, stories.get(id, ()), now):
-            found += rows(span, record)
-    return added_up(found)
-
-
-def added_up(given: Iterable[UsageRow]) -> list[UsageRow]:
-    """Equal rows as one."""
-    sums: dict[UsageRow, int] = {}
-    for row in given:
-        key = replace(row, microseconds=0)
-        sums[key] = sums.get(key, 0) + row.microseconds
-    return [replace(row, microseconds=micros) for row, micros in sums.items()]
-
-
-async def _stored(ports: Ports, since: datetime, until: datetime) -> list[UsageRow]:
-    found: list[UsageRow] = []
-    after = ""
-    while True:
-        page = await ports.history.usage(since, until, PAGE, after)
-        found += page.rows
-        after = page.next
-        if not after:
-            return found
+async def _open(
+    ports: Ports, records: dict[str, Instance], meters: dict[str, Meter], now: datetime
+) -> AsyncIterator[list[UsageRow]]:
+    """What is not booked yet, of some machines at a time."""
+    ids = list(records)
+    for at in range(0, len(ids), AT_ONCE):
+        some = ids[at : at + AT_ONCE]
+        changed = [id for id in some if id not in meters or meters[id].version < records[id].version]
+        stories: dict[str, list[StoryLine]] = await ports.records.stories(changed, Instance) if changed else {}
+        yield [
+            row
+            for id in some
+            for span in spans(meters.get(id), records[id], stories.get(id, ()), now)
+            for row in rows(span, records[id])
+        ]
 
 
 async def _books(ports: Ports) -> _Books:

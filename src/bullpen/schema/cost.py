@@ -99,9 +99,7 @@ class HourCostList(AnswerBody, frozen=True):
     hours: Annotated[list[HourCostAnswer], Meta(description="What each owner had in each hour.")]
 
 
-def cost_answer_of(found: "Cost", most: int = ROWS) -> CostAnswer:
-    """`most` rows at most; 0: all."""
-    shown = found.rows[:most] if most else found.rows
+def cost_answer_of(found: "Cost") -> CostAnswer:
     owners = OwnersAnswer(**{owner.value: _amount(found.owners[owner]) for owner in Owner})
     types = [
         MachineCostAnswer(
@@ -122,8 +120,8 @@ def cost_answer_of(found: "Cost", most: int = ROWS) -> CostAnswer:
         by=found.by.value,
         total=_amount(found.total),
         owners=owners,
-        rows=[_row(one) for one in shown],
-        more_rows=len(found.rows) - len(shown),
+        rows=[_row(one) for one in found.rows],
+        more_rows=found.more_rows,
         machines=_amount(machines),
         types=types,
         missing_prices=found.missing_prices,

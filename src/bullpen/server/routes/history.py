@@ -13,7 +13,7 @@ from bullpen.history.cost import CostKey, cost, cost_hours, whole_hours
 from bullpen.history.ranges import range_between
 from bullpen.model.activity_note import NOTE_LENGTH
 from bullpen.schema.activity import ActivityList, action_of
-from bullpen.schema.cost import CostAnswer, HourCostList, cost_answer_of, hour_costs_of
+from bullpen.schema.cost import ROWS, CostAnswer, HourCostList, cost_answer_of, hour_costs_of
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.parameters import Limit, check_query
 from bullpen.server.routes.responses import get
@@ -49,7 +49,7 @@ async def show_cost(
     second of a machine belongs to one owner, so each of the three adds up to the total."""
     with context.serving(request, Scope.READ):
         first, last = range_between(since, until, context.ports.clock.now())
-        return cost_answer_of(await cost(context.ports, context.settings, first, last, by))
+        return cost_answer_of(await cost(context.ports, context.settings, first, last, by, ROWS))
 
 
 @get("/v1/cost/hours", summary="Show what machines cost by the hour")
