@@ -6,20 +6,24 @@ Fitting instances, caps and evictions are those of provision itself (`Headroom.o
 be another: a plan reserves nothing.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from bullpen.config import Settings
 from bullpen.explain.candidates import LONG_AGO, Candidates
 from bullpen.explain.pool_view import PoolView
 from bullpen.explain.provision_waits import Because
+from bullpen.history.cost import named
+from bullpen.history.prices import price_of
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
 from bullpen.model.hold import words_of
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import OPEN, Provision
 from bullpen.model.schedule import TargetNow
-from bullpen.model.ticket import RefusalRule, Requirements, UsageClass, Verdict, judge
+from bullpen.model.ticket import RefusalRule, Requirements, UsageClass, Verdict, judge, matches
 from bullpen.model.times import later
 from bullpen.model.trust import bare, inherited, of_repository, repository_names
 from bullpen.model.wait import WaitCause
@@ -65,7 +69,7 @@ class TargetUse:
 
 @dataclass(frozen=True, slots=True)
 class PlanPrice:
-    """US dollars per hour of all runners of a plan; None if a price is `missing`."""
+    """US dollars per hour of all runners of a plan; None if the price of a type is `missing`."""
 
     per_hour: float | None
     missing: tuple[str, ...] = ()
@@ -84,6 +88,7 @@ class ProvisionPlan:
     caps: tuple[CapUse, ...]
     target: TargetUse
     obstacle: Because | None
+    price: PlanPrice
 
 
 async def plan(ports: Ports, settings: Settings, request: Request) -> ProvisionPlan:
@@ -115,7 +120,34 @@ async def plan(ports: Ports, settings: Settings, request: Request) -> ProvisionP
         _cap_uses(settings, needs.resource_class, outlook, launches),
         await _target_use(view, needs.resource_class, claims, outlook.ended if launches else ()),
         await _obstacle(view, own, request, outlook, launches, others) if missing else None,
+        await _price(view, needs, [*serving, *claims], launches),
     )
+
+
+async def _price(view: PoolView, needs: Requirements, known: Sequence[Instance], launches: int) -> PlanPrice:
+    """Which type a new machine will have, the compute engine decides: priced is the one that most machines of the class
+    have, or the only one that may be asked for."""
+    kinds = [(one.instance_type, one.usage_class) for one in known]
+    if launches:
+        kinds += [(await _likely_type(view, needs), needs.usage_class)] * launches
+    prices = {kind: price_of(view.settings, *kind) for kind in dict.fromkeys(kinds)}
+    missing = tuple(named(*kind) for kind, price in prices.items() if price is None)
+    if missing:
+        return PlanPrice(None, missing)
+    return PlanPrice(round(float(sum((prices[kind] or Decimal(0) for kind in kinds), Decimal(0))), 6))
+
+
+async def _likely_type(view: PoolView, needs: Requirements) -> str:
+    kind = view.settings.resource_class(needs.resource_class)
+    types = kind.allowed_instance_types if "*" in needs.allowed_types else needs.allowed_types
+    there = Counter(
+        one.instance_type
+        for one in await view.live()
+        if one.resource_class == needs.resource_class and matches(one.instance_type, types)
+    )
+    if there:
+        return there.most_common(1)[0][0]
+    return f"local.{needs.resource_class}" if view.settings.engines.pool == "embedded" else " ".join(types)
 
 
 async def _with_inherited(view: PoolView, needs: Requirements) -> Requirements:

@@ -11,7 +11,7 @@ from bullpen.schema.requests import ProvisionRun, RunId
 from bullpen.schema.why import CandidateAnswer, RefusalCount, candidate_of, refusals_of
 
 if TYPE_CHECKING:
-    from bullpen.explain.plan import PlanPrice, ProvisionPlan
+    from bullpen.explain.plan import ProvisionPlan
     from bullpen.model.instance import Instance
 
 
@@ -99,7 +99,7 @@ class PlanAnswer(AnswerBody, frozen=True):
     ]
 
 
-def plan_of(plan: "ProvisionPlan", price: "PlanPrice | None" = None) -> PlanAnswer:
+def plan_of(plan: "ProvisionPlan") -> PlanAnswer:
     obstacle, target = plan.obstacle, plan.target
     return PlanAnswer(
         run_id=plan.request.run_id,
@@ -110,8 +110,8 @@ def plan_of(plan: "ProvisionPlan", price: "PlanPrice | None" = None) -> PlanAnsw
         would_launch=filled(PlannedLaunch, plan.launch, types=list(plan.launch.types)) if plan.launch else None,
         refusals=refusals_of(plan.candidates.refusals),
         refused=[candidate_of(one) for one in plan.candidates.listed],
-        price_per_hour=price.per_hour if price else None,
-        missing_prices=list(price.missing) if price else [],
+        price_per_hour=plan.price.per_hour,
+        missing_prices=list(plan.price.missing),
         caps=[PlannedCap(one.cap.setting, one.cap.limit, one.now, one.after) for one in plan.caps],
         idle_target=PlannedTarget(target.target.target, target.target.entry, target.now, target.after),
         blocked_by=PlanObstacle(obstacle.cause, obstacle.because, obstacle.next) if obstacle else None,
