@@ -21,6 +21,7 @@ from bullpen.model.scale_set import RETIRED, fits_set
 from bullpen.model.wait import ExplainedWait, WaitCause, WaitKind
 from bullpen.model.workflow_page import WorkflowPage
 from bullpen.ports import WorkflowJob
+from bullpen.scale_sets.wait_reason import max_of
 
 STANDARD = ("self-hosted", "linux", "x64", "arm64")
 """Labels that GitHub gives to runners by itself."""
@@ -143,6 +144,11 @@ async def _of_set(view: PoolView, page: WorkflowPage, job: WorkflowJob, name: st
     if (closed := await _closed_group(view, page.repository, name)) is not None:
         return _wait(page, closed)
     one_set = (await view.ports.records.scale_sets())[name]
+    members = await view.ports.records.run_instances(one_set.run_id)
+    if len(members) >= one_set.rules.max:
+        full = f"{max_of(view.settings, one_set)}, and scale set {name} has as many runners"
+        found = _wait(page, Because(WaitCause.CAP, full, "It gets the next runner of the set that is done."))
+        return replace(found, resource_class=one_set.rules.resource_class)
     if known:
         because = Because(known[0].cause, known[0].because, known[0].next)
         return _wait(page, because, known[0])

@@ -141,7 +141,8 @@ async def _at_a_cap(view: PoolView, provision: Provision, line: StoryLine, found
         return Because(WaitCause.CAP, f"{cap}, and {names}{more} came first", _gives_up(provision))
     short = await view.headroom.foreseen(provision, least)
     if short is None:
-        return Because(WaitCause.CAP, f"{provision.waits_for} was reached, and there is room now", "It begins at once.")
+        begins = f"it waited for {provision.waits_for}, and begins in a moment"
+        return Because(WaitCause.BOOTING, begins, "It claims the runners that fit, and launches the rest.")
     if (unusable := found.cause_of(least)) is not None:
         cause, count = unusable
         return Because(cause, f"{_unusable(cause, count)}; {short.cap}", _gives_up(provision))
