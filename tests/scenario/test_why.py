@@ -67,7 +67,7 @@ def _queued(pool: Pool) -> list[tuple[Any, ...]]:
 
 
 def test_a_runner_that_is_cleaned_and_a_machine_that_boots_are_causes(pool: Pool) -> None:
-    pool.settings |= {"agent.pre-runner-script": "sleep 8", "agent.pre-runner-timeout": 15}
+    pool.settings |= {"agent.pre-runner-script": "sleep 12", "agent.pre-runner-timeout": 15}
     pool.settings["limits.max-instances"] = 1
     command = pool.start_provision("holder", 1)
     assert until_cause(pool, "holder", "booting")["secondsLeft"] is None
