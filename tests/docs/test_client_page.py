@@ -41,7 +41,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
 
 
 def test_the_table_of_methods_has_them_all() -> None:
-    rows = re.findall(r"^\| (?:runs|operations|jobs|files|pool|operate) \| (.*) \|$", PAGE, re.M)
+    rows = re.findall(r"^\| (?:runs|operations|jobs|files|pool|history|operate) \| (.*) \|$", PAGE, re.M)
     told = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
     methods = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
     assert told == methods - {"close"}

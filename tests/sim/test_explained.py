@@ -23,6 +23,7 @@ from bullpen.explain.job_waits import explain_job, situation_of
 from bullpen.explain.pool_view import PoolView
 from bullpen.explain.provision_waits import explain_provision
 from bullpen.jobs.request import JobRequest
+from bullpen.model import ticket
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, Instance
 from bullpen.model.job import QUEUED, Job
 from bullpen.model.job import RUNNING as JOB_RUNNING
@@ -300,7 +301,7 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def domains_do_not_matter() -> AbstractContextManager[None]:
-    judged = candidates.refused_by
+    judged = ticket.refused_by
 
     def blind(*args: Any) -> RefusalRule:
         rule = judged(*args)

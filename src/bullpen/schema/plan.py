@@ -54,10 +54,11 @@ class PlannedCap(AnswerBody, frozen=True):
 class PlannedTarget(AnswerBody, frozen=True):
     """The idle target of the class."""
 
+    setting: Annotated[str, Meta(description="Setting that gives the target now.")]
     target: Annotated[int, Meta(description="Instances that are to be on offer now.")]
-    entry: Annotated[str, Meta(description="Entry of the schedule that sets the target now; empty if none does.")]
     now: Annotated[int, Meta(description="Instances on offer now.")]
     after: Annotated[int, Meta(description="Instances on offer afterwards.")]
+    entry: Annotated[str, Meta(description="Entry of the schedule that sets the target now; empty if none does.")] = ""
 
 
 class PlanObstacle(AnswerBody, frozen=True):
@@ -96,11 +97,11 @@ class PlanAnswer(AnswerBody, frozen=True):
     idle_target: Annotated[PlannedTarget, Meta(description="Idle target of the class, and how it would be met.")]
     blocked_by: Annotated[
         PlanObstacle | None, Meta(description="Why the provision would fail or wait; null if it would be met.")
-    ]
+    ] = None
 
 
 def plan_of(plan: "ProvisionPlan") -> PlanAnswer:
-    obstacle, target = plan.obstacle, plan.target
+    obstacle = plan.obstacle
     return PlanAnswer(
         run_id=plan.request.run_id,
         requested=plan.request.count,
@@ -113,9 +114,16 @@ def plan_of(plan: "ProvisionPlan") -> PlanAnswer:
         price_per_hour=plan.price.per_hour,
         missing_prices=list(plan.price.missing),
         caps=[PlannedCap(one.cap.setting, one.cap.limit, one.now, one.after) for one in plan.caps],
-        idle_target=PlannedTarget(target.target.target, target.target.entry, target.now, target.after),
+        idle_target=_target_of(plan),
         blocked_by=PlanObstacle(obstacle.cause, obstacle.because, obstacle.next) if obstacle else None,
     )
+
+
+def _target_of(plan: "ProvisionPlan") -> PlannedTarget:
+    use = plan.target
+    key = "schedule" if use.target.entry else "idle-target"
+    setting = f"classes.{plan.request.needs.resource_class}.{key}"
+    return PlannedTarget(setting, use.target.target, use.now, use.after, use.target.entry)
 
 
 def _claim_of(one: "Instance") -> PlannedClaim:

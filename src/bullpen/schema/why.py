@@ -9,7 +9,9 @@ from bullpen.model.instance import State as InstanceState
 from bullpen.model.progress import WorkPhase
 from bullpen.model.provision import Origin
 from bullpen.model.ticket import RefusalRule
-from bullpen.model.wait import Candidate, ExplainedWait, SubjectKind, TimelineOutcome, WaitCause, WaitKind
+from bullpen.model.wait import Candidate, ExplainedWait, WaitCause, WaitKind
+from bullpen.model.wait import SubjectKind as SubjectKind
+from bullpen.model.wait import TimelineOutcome as TimelineOutcome
 from bullpen.schema.base import AnswerBody, Time, filled, time_of
 from bullpen.schema.story import StoryAnswer, story_of
 
@@ -86,15 +88,19 @@ class TimelineAnswer(AnswerBody, frozen=True):
     provision_id: Annotated[str, Meta(description="Id of the provision.")]
     asked_at: Annotated[Time, Meta(description="When it was asked for.")]
     ended_at: Annotated[Time | None, Meta(description="When it was decided; null while it is not.")]
-    seconds: Annotated[float | None, Meta(description="How long it took until then; null while it is not decided.")]
     outcome: Annotated[TimelineOutcome, Meta(description="What became of it.")]
     reason: Annotated[str, Meta(description="Why it failed; empty if it did not.")]
     stages: Annotated[
         dict[str, float],
         Meta(description="Seconds from the request until every instance that was kept had reached a stage, in order."),
     ]
-    phases: Annotated[dict[WorkPhase, float], Meta(description="For how many seconds the call waited for what.")]
     lanes: Annotated[list[LaneAnswer], Meta(description="The instances that it held, kept or not.")]
+    seconds: Annotated[
+        float | None, Meta(description="How long it took until it was decided; null while it is not.")
+    ] = None
+    phases: Annotated[dict[WorkPhase, float], Meta(description="For how many seconds the call waited for what.")] = (
+        field(default_factory=dict)
+    )
 
 
 class WhyAnswer(AnswerBody, frozen=True):

@@ -297,7 +297,7 @@ EXAMPLES: dict[str, Example] = {
             price_per_hour=0.1632,
             missing_prices=[],
             caps=[plan.PlannedCap("limits.max-instances", 100, 2, 3)],
-            idle_target=plan.PlannedTarget(1, "weekdays 08:00-18:00 Europe/Berlin", 1, 0),
+            idle_target=plan.PlannedTarget("classes.small.schedule", 1, 1, 0, "mon-fri 08:00-18:00 Europe/Berlin"),
             blocked_by=None,
         ),
         plan.PlanRun(count=2, run_id=RUN),
