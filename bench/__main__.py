@@ -24,6 +24,7 @@ SUBJECTS = (
     "embedded",
     "heartbeats",
     "scraping",
+    "explaining",
     "watching",
     "sweeping",
     "noticing",

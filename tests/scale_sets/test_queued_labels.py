@@ -2,7 +2,7 @@
 
 import pytest
 
-from bullpen.scale_sets.queued_labels import MOST, REMEMBERED, MistakenLabels, QueuedLabels, mistake
+from bullpen.scale_sets.queued_labels import MOST, REMEMBERED, UNMATCHED_FOR, MistakenLabels, QueuedLabels, mistake
 
 SETS = ("bullpen-small", "Gpu-Large")
 
@@ -90,3 +90,14 @@ def test_the_remedy_names_the_setting_and_what_to_write() -> None:
     assert unknown is not None
     assert "github.scale-sets.NAME.name" in unknown.remedy(tables)
     assert "github.scale-sets.NAME.class" in unknown.remedy(tables)
+
+
+def test_jobs_that_no_set_can_run_are_listed_until_no_process_tells_of_them_any_more() -> None:
+    queued = noted("bullpen-smal", "ubuntu-latest")
+    queued.mistaken(SETS)
+    queued.take(SETS, SETS, 101.0)
+    queued.note(["bullpen-smal"], 160.0, "acme/widgets")
+    queued.mistaken(SETS)
+    (one,) = queued.unmatched(170.0)
+    assert (one.wrong.labels, one.repository, one.first_at) == (("bullpen-smal",), "acme/widgets", 100.0)
+    assert queued.unmatched(160.0 + UNMATCHED_FOR) == []

@@ -11,6 +11,8 @@ from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.hold import Pause, paused_by
 from bullpen.model.scale_set import WANTED, ScaleSet, fits_set
+from bullpen.model.times import later
+from bullpen.model.wait import ExplainedWait, WaitCause, WaitKind
 from bullpen.ports import Ports
 from bullpen.scale_sets.desired import DesiredSets
 from bullpen.scale_sets.holder import SetHolder, is_served
@@ -84,6 +86,22 @@ class ScaleSetController:
         and those that only seem so are reported."""
         self._queued.note(labels, asyncio.get_running_loop().time(), repository)
         return any(fits_set(labels, name) for name in self._names)
+
+    def unmatched(self) -> list[ExplainedWait]:
+        """Queued jobs that ask for labels that no set has, as far as this process was told of them."""
+        time, now = asyncio.get_running_loop().time(), self._ports.clock.now()
+        return [
+            ExplainedWait(
+                subject=", ".join(one.wrong.labels),
+                kind=WaitKind.JOB,
+                cause=WaitCause.NO_MATCH,
+                because=f"a {one.wrong.what}",
+                next=one.wrong.remedy(self._tables),
+                repository=one.repository,
+                since=later(now, one.first_at - time),
+            )
+            for one in self._queued.unmatched(time)
+        ]
 
     async def run_once(self) -> None:
         """Compare the sets with the settings now and then, take what is free, and follow changes of what is held."""

@@ -18,6 +18,7 @@ from bullpen.scale_sets.rules import UNNAMED_TABLE
 
 PREFIX = "bullpen-"  # of the names that sets have by default
 MOST = 1000  # labels that are remembered: those of an organisation are fewer
+UNMATCHED_FOR = 900.0  # seconds after the last note of jobs that no set can run: each list of jobs notes them again
 REMEMBERED = 300.0  # seconds for which a note counts: the process may become the holder of the set meanwhile
 SIMILAR = 0.8  # from 0 to 1: a letter or two are wrong
 
@@ -57,8 +58,19 @@ def mistake(labels: Sequence[str], known: Collection[str]) -> MistakenLabels | N
     return MistakenLabels(tuple(labels), named)
 
 
+@dataclass(frozen=True, slots=True)
+class UnmatchedJobs:
+    """Queued jobs of a repository that ask for the same labels in vain. Times are the event loop's."""
+
+    wrong: MistakenLabels
+    repository: str
+    first_at: float
+    last_at: float
+
+
 class QueuedLabels:
     def __init__(self) -> None:
+        self._unmatched: dict[tuple[tuple[str, ...], str], UnmatchedJobs] = {}
         self._noted: dict[tuple[str, ...], tuple[float, str]] = {}  # by what a job asks for: when, and where
         self._sets: dict[str, float] = {}
         self._reported: set[tuple[str, ...]] = set()
@@ -80,6 +92,12 @@ class QueuedLabels:
         }
         return found
 
+    def unmatched(self, time: float) -> list[UnmatchedJobs]:
+        """What was noted lately and no set can run, the oldest first."""
+        kept = {key: one for key, one in self._unmatched.items() if time - one.last_at < UNMATCHED_FOR}
+        self._unmatched = kept
+        return sorted(kept.values(), key=lambda one: (one.first_at, one.repository, one.wrong.labels))
+
     def left(self) -> Mapping[str, float]:
         """The sets that this process does not hold and for which jobs were queued, and when. Call it after `take`."""
         return self._sets
@@ -88,9 +106,15 @@ class QueuedLabels:
         """What noted jobs ask for in vain, each with the repository of such a job; each once, and none where there are
         no sets. Call it before `take`."""
         found = []
-        for labels, (_, repository) in self._noted.items():
-            wrong = mistake(labels, known) if labels not in self._reported else None
-            if wrong is not None:
+        for labels, (at, repository) in self._noted.items():
+            wrong = mistake(labels, known)
+            if wrong is None:
+                continue
+            key = labels, repository
+            if key in self._unmatched or len(self._unmatched) < MOST:
+                first = self._unmatched[key].first_at if key in self._unmatched else at
+                self._unmatched[key] = UnmatchedJobs(wrong, repository, first, at)
+            if labels not in self._reported:
                 found.append((wrong, repository))
         if len(self._reported) < MOST:
             self._reported |= {wrong.labels for wrong, _ in found}

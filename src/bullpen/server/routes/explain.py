@@ -49,7 +49,8 @@ async def show_queue(request: Asking, context: Ctx) -> QueueAnswer:
     """The longest wait first, each with its cause; how long the provisions of the last 24 hours took, by resource class
     and repository."""
     with context.serving(request, Scope.READ):
-        return queue_of(await queue(context.ports, context.settings))
+        unmatched = context.service.sets.unmatched()
+        return queue_of(await queue(context.ports, context.settings, unmatched))
 
 
 ROUTER = Router(
