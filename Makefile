@@ -35,13 +35,14 @@ demo: $(STAMP) ## Demonstrate the pool with real processes, in under a minute
 # Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.
 WORKERS ?= 4
 
-engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, peers of scale sets and act (with Go and Rust), an IAM simulator, what builds the docs, lints their workflows and runs their commands
+engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, peers of scale sets and act (with Go and Rust), an IAM simulator, what builds the docs, lints their workflows and runs their commands, a browser (as root on Debian) and what judges its pages
 	$(PY) tests/fakes/java_engines.py
 	$(PY) tests/fakes/github/description.py
 	$(PY) tests/fakes/peers.py
 	$(PY) tests/fakes/prometheus.py
 	$(PY) tests/fakes/iam_simulator.py
 	$(PY) tests/fakes/api_tools.py
+	PYTHONPATH=tests $(PY) tests/fakes/browser_tools.py
 	$(PY) tools/docs_tools.py
 
 quick: $(STAMP) ## Lint, then the tests that start no engine and hardly a process, with fewer seeds and examples: about a minute, for while you work

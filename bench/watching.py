@@ -39,10 +39,8 @@ def watched(
     size: int = INSTANCES, changes: int = CHANGES, stretch: float = STRETCH, times: int = TIMES
 ) -> Iterator[Row]:
     with a_home() as home:
-        asyncio.run(one_worker(home))
-        populate(home, size, SystemClock().now(), LEASE)
-        asyncio.run(_filled(home, size))
-        with serving(home) as serve, _changing(home, changes, size // BEATS_EVERY):
+        fill_pool(home, size)
+        with serving(home) as serve, changing(home, changes, size // BEATS_EVERY):
             took, content = _beginning(serve.port)
             bare, streams, pages, news = _shares(serve, stretch, times)
     subject = f"dashboard at {size:,} instances and {changes} changes a second"
@@ -53,6 +51,13 @@ def watched(
     yield row(f"{subject}: events that a stream carries", news, "events/s")
     yield row(f"{subject}: everything there is, to a new stream", took * 1000, "ms", "< 1000" if budgeted else "")
     yield row(f"{subject}: size of that", content / 1e6, "MB")
+
+
+def fill_pool(home: Path, size: int) -> None:
+    """Instances on offer in a home, with a worker that beats for each."""
+    asyncio.run(one_worker(home))
+    populate(home, size, SystemClock().now(), LEASE)
+    asyncio.run(_filled(home, size))
 
 
 def _shares(serve: ServedHome, stretch: float, times: int) -> tuple[float, float, float, float]:
@@ -101,7 +106,7 @@ async def _filled(home: Path, size: int) -> None:
 
 
 @contextmanager
-def _changing(home: Path, changes: int, beats: int) -> Iterator[None]:
+def changing(home: Path, changes: int, beats: int) -> Iterator[None]:
     command = [sys.executable, "-m", "bench.changer", str(home), str(changes), str(beats)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdin is not None

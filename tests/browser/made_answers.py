@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from browser.made_pool import CLASSES, RUNS, MadePool
-from browser.stand_in import Answer
+from browser.made_server import Answer
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.provision import Origin, RunState
 from bullpen.model.ticket import RefusalRule, UsageClass, format_time
 from bullpen.model.usage import Owner
-from bullpen.model.wait import WaitCause, WaitKind
+from bullpen.model.wait import SubjectKind, TimelineOutcome, WaitCause, WaitKind
 from bullpen.schema.activity import ActivityList, NotedAction
 from bullpen.schema.control import (
     WAITS,
@@ -51,9 +51,7 @@ from bullpen.schema.why import (
     CandidateAnswer,
     LaneAnswer,
     RefusalCount,
-    SubjectKind,
     TimelineAnswer,
-    TimelineOutcome,
     WaitAnswer,
     WhyAnswer,
 )
@@ -184,13 +182,15 @@ def _why(pool: MadePool, id: str) -> Answer:
         LaneAnswer("i-2c71f09a44e0b6d1", Origin.SELECTED, 0.2, 0.4, None, None, None, None, None, False, mute, fate)
     )
     timeline = TimelineAnswer(
-        "p-8219a4d904229c0e",
-        pool.before(760),
-        pool.before(702),
-        TimelineOutcome.MET,
-        "",
-        {"select": 1.4, "create": 56.6},
-        lanes,
+        provision_id="p-8219a4d904229c0e",
+        asked_at=pool.before(760),
+        ended_at=pool.before(702),
+        seconds=58.2,
+        outcome=TimelineOutcome.MET,
+        reason="",
+        stages={"claimed": 0.4, "booted": 50.5, "registered": 58.2},
+        phases={},
+        lanes=lanes,
     )
     return WhyAnswer(id, kind, "It has all 12 runners.", [], timeline, _jobs(pool)[1])
 
@@ -330,6 +330,7 @@ def _workers(pool: MadePool) -> WorkerList:
 
 
 PLAN = PlanAnswer(
+    blocked_by=None,
     run_id="manual-1",
     requested=3,
     serving=[],

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from browser.stand_in import MadeServer
+from browser.made_server import MadeServer
 from free_ports import a_free_port
 from server.served import PATIENCE, ServeProcess, a_server, command, environment
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, expect
 
 from browser import made_answers
 from browser.made_pool import MadePool
+from browser.made_server import MadeServer, made_server
 from browser.stage import NARROW, PLACES, WIDE, viewed, widest
-from browser.stand_in import MadeServer, standing_in
 
 pytestmark = pytest.mark.slow
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
@@ -27,7 +27,7 @@ def pool() -> MadePool:
 
 @pytest.fixture
 def server(pool: MadePool) -> Iterator[MadeServer]:
-    with standing_in(MadeServer(made_answers.answers(pool), pool.beginning)) as found:
+    with made_server(MadeServer(made_answers.answers(pool), pool.beginning)) as found:
         yield found
 
 

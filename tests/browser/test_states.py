@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, expect
 
 from browser import made_answers
 from browser.made_pool import MadePool
+from browser.made_server import MISSING, Answer, MadeServer, made_server
 from browser.stage import DashboardView, viewed
-from browser.stand_in import MISSING, Answer, MadeServer, standing_in
 from bullpen.schema.cost import AmountAnswer
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ NEWER = ["queue", "plan", "holds", "control", "cost", "cost/hours", "activity", 
 def shown(browser: Browser, changed: dict[str, Answer] | None = None) -> Iterator[tuple[DashboardView, MadeServer]]:
     pool = MadePool()
     answers = {**made_answers.answers(pool), **(changed or {})}
-    with standing_in(MadeServer(answers, pool.beginning)) as server, viewed(browser, server) as view:
+    with made_server(MadeServer(answers, pool.beginning)) as server, viewed(browser, server) as view:
         yield view, server
 
 

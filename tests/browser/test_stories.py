@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from pathlib import Path
 
@@ -44,7 +43,7 @@ def test_a_provision_from_the_page_shows_its_plan_first(chromium: Browser, home:
         dialog = view.page.get_by_role("dialog")
         view.page.get_by_label("Run", exact=True).fill("by-hand")
         view.page.get_by_label("Runners", exact=True).fill("2")
-        expect(dialog.get_by_role("status")).to_contain_text(re.compile("2 launched|cannot show a plan"))
+        expect(dialog.get_by_role("status")).to_contain_text("2 launched")
         assert cli(home, "status")["runs"] == [], "the plan changed something"
         dialog.get_by_role("button", name="Provision", exact=True).click()
         view.see("Run by-hand")

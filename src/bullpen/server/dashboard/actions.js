@@ -93,7 +93,7 @@ function planned(plan, error, wanted) {
     h("p", { class: "quiet" },
       plan.pricePerHour === null || plan.pricePerHour === undefined ? "No price is known" + (plan.missingPrices?.length ? ` for ${plan.missingPrices.join(", ")}` : "") + ". " : money(plan.pricePerHour) + " an hour. ",
       (plan.caps || []).map((one) => `${one.setting}: ${count(one.after)} of ${count(one.limit)} afterwards. `),
-      plan.idleTarget ? `On offer afterwards: ${count(plan.idleTarget.after)} of ${count(plan.idleTarget.target)}. ` : ""),
+      plan.idleTarget?.target ? `On offer afterwards: ${count(plan.idleTarget.after)} of ${count(plan.idleTarget.target)}. ` : ""),
     plan.refusals?.length ? h("ul", { class: "quiet" }, plan.refusals.filter((one) => one.rule !== "fits").map((one) => h("li", null, `${count(one.count)} not claimed: ${RULES[one.rule] || one.rule}`))) : null,
   ];
 }

@@ -13,6 +13,7 @@ export const CAUSES = {
   cleaning: calm("cleaning", "cleaning", "Cleaning"),
   "trust-domain": warm("wait", "Trust domain"),
   "image-retired": warm("wait", "Image retired"),
+  "runner-lost": red("lost", "Runner lost"),
   "runner-group-closed": red("refused", "Runner group closed"),
   "github-limit": warm("brake", "GitHub limit"),
   "github-outage": red("failed", "GitHub outage"),

@@ -16,7 +16,7 @@ const bar = (fill, from, to, whole, title) => h("span", { class: fill, title, st
 
 /** A lane for each instance that a provision held: the seconds from the request until each stage. */
 export function waterfall(timeline, wanted, now) {
-  const ended = timeline.endedAt ? (ms(timeline.endedAt) - ms(timeline.askedAt)) / 1000 : null;
+  const ended = timeline.seconds;
   const reached = timeline.lanes.flatMap((one) => [one.picked, one.claimed, one.seen, one.launched, one.booted, one.registered]).filter((v) => v !== null);
   const until = ended ?? Math.max(0, (now - ms(timeline.askedAt)) / 1000);
   const whole = Math.max(until, 0.2, ...reached);

@@ -42,7 +42,7 @@ export default function page(context) {
             h("p", { class: "answer" }, h("span", null, sentence(held, work, mine, timeline, waits, now, lost)))),
           h("div", { class: "actions" }, may("operate") && (held.length || mine?.state === "running") ? h("button", { type: "button", class: "button", on: { click: () => releaseDialog(id) } }, "Release…") : null)),
         waits.length ? panel({ title: "Why it waits", end: command("bullpen why " + quoted(id)) }, waits.slice(0, 20).map((one) => h("div", { class: "inside", key: one.subject }, h("p", null, causePill(one.cause), " ", h("span", { class: "id" }, one.subject)), waitBody(one)))) : null,
-        timeline?.lanes.length ? panel({ title: "Getting ready", note: "seconds from the request" + (timeline.endedAt ? `; ${timeline.outcome === "failed" ? "given up" : "committed"} at ${length((ms(timeline.endedAt) - ms(timeline.askedAt)) / 1000)}` : "; not committed yet") }, waterfall(timeline, result?.requested || mine?.progress?.total || 0, now))
+        timeline?.lanes.length ? panel({ title: "Getting ready", note: "seconds from the request" + (timeline.endedAt ? `; ${timeline.outcome === "failed" ? "given up" : "committed"} at ${length(timeline.seconds)}` : "; not committed yet") }, waterfall(timeline, result?.requested || mine?.progress?.total || 0, now))
           : mine?.state === "running" && mine.progress ? panel({ title: "Getting ready", note: mine.progress.text }, h("div", { class: "inside" }, h("div", { class: "meter", role: "img", "aria-label": `${mine.progress.done} of ${mine.progress.total} ready` }, h("div", { class: "fill-running", style: { width: share(mine.progress.done, mine.progress.total).replace("\u00a0", "") } })))) : null,
         tried.length ? panel({ title: "Jobs", note: "each lane is a runner" }, jobLanes(tried, timeline ? ms(timeline.askedAt) : null, now)) : null,
         h("div", { class: "halves", key: "halves" },
@@ -92,7 +92,7 @@ function sentence(held, work, mine, timeline, waits, now, lost) {
   else if (timeline && timeline.endedAt && timeline.outcome !== "failed") {
     const kept = timeline.lanes.filter((one) => one.kept);
     const created = kept.filter((one) => one.origin === "created").length;
-    said.push("All ", bold(count(kept.length)), " were ready in ", bold(length((ms(timeline.endedAt) - ms(timeline.askedAt)) / 1000)), `: ${count(kept.length - created)} reused, ${count(created)} created. `);
+    said.push("All ", bold(count(kept.length)), " were ready in ", bold(length(timeline.seconds)), `: ${count(kept.length - created)} reused, ${count(created)} created. `);
   } else if (result) said.push("All ", bold(count(result.requested)), " were ready in ", bold(length(result.durationSeconds)), `: ${count(result.selected)} reused, ${count(result.created)} created. `);
   else if (held.length) said.push("It has ", bold(plural(held.length, "runner")), ". ");
   else said.push("It has no runners now. ");

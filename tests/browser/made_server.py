@@ -75,7 +75,7 @@ def _event(kind: str, data: object) -> bytes:
 
 
 @contextmanager
-def standing_in(stand_in: MadeServer) -> Iterator[MadeServer]:
+def made_server(made: MadeServer) -> Iterator[MadeServer]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -83,7 +83,7 @@ def standing_in(stand_in: MadeServer) -> Iterator[MadeServer]:
             """Say nothing."""
 
         def parse_request(self) -> bool:
-            if stand_in.is_over:
+            if made.is_over:
                 self.close_connection = True
                 return False
             return super().parse_request()
@@ -99,16 +99,16 @@ def standing_in(stand_in: MadeServer) -> Iterator[MadeServer]:
 
         def do_POST(self) -> None:
             path = unquote(urlsplit(self.path).path)
-            stand_in.asked.append(("POST", path, self.rfile.read(int(self.headers.get("content-length") or 0))))
+            made.asked.append(("POST", path, self.rfile.read(int(self.headers.get("content-length") or 0))))
             self._answer(path)
 
         def do_DELETE(self) -> None:
             path = unquote(urlsplit(self.path).path)
-            stand_in.asked.append(("DELETE", path, b""))
+            made.asked.append(("DELETE", path, b""))
             self._answer(path)
 
         def _answer(self, path: str, query: str = "") -> None:
-            status, body = stand_in.answer(path, query)
+            status, body = made.answer(path, query)
             kind = "application/json"
             if isinstance(body, str):
                 body, kind = body.encode(), "text/plain; charset=utf-8"
@@ -130,20 +130,20 @@ def standing_in(stand_in: MadeServer) -> Iterator[MadeServer]:
             self.end_headers()
             self.close_connection = True
             with suppress(OSError):
-                for part in stand_in.stream():
+                for part in made.stream():
                     self.wfile.write(part)
                     self.wfile.flush()
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    stand_in.url = f"http://127.0.0.1:{server.server_address[1]}"
+    made.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield stand_in
+        yield made
     finally:
-        stand_in.is_over = True
-        stand_in.cut()
+        made.is_over = True
+        made.cut()
         server.shutdown()
         server.server_close()
         thread.join()
