@@ -26,6 +26,7 @@ SUBJECTS = (
     "scraping",
     "explaining",
     "watching",
+    "dashboard",
     "sweeping",
     "noticing",
     "rescheduling",
