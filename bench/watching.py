@@ -67,9 +67,10 @@ def _shares(serve: ServedHome, stretch: float, times: int) -> tuple[float, float
     for _ in range(times):
         bare.append(_share(serve, stretch))
         with _reading(serve.port, PAGES) as received:
-            before = received()
+            time.sleep(2.0)  # everything there is was told
+            before, began = received(), time.perf_counter()
             streams.append(_share(serve, stretch))
-            news.append((received() - before) / stretch)
+            news.append((received() - before) / (time.perf_counter() - began))
         with _reading(serve.port, PAGES), _asking(serve.port, PAGES):
             pages.append(_share(serve, stretch))
     alone = statistics.median(bare)

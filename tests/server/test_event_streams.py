@@ -423,3 +423,16 @@ async def test_leases_are_looked_at_less_often_where_that_takes_long(
         async with watching(house) as one:
             await one.seen(60)
         assert min(later - sooner for sooner, later in pairwise(looks)) >= 0.1 * live_pool.SHARE
+
+
+async def test_the_leases_that_a_server_with_a_late_clock_renews_are_told_too(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        for id in ("i-1", "i-2"):
+            await land(house.ports.records, on_offer(id))
+        async with watching(house) as one:
+            await one.seen(5)
+            now = house.ports.clock.now()
+            for id, at in (("i-1", now), ("i-2", now - timedelta(seconds=10))):
+                await house.ports.workers.beat([(f"{id}/1", a_beat(at=at, by=id, instance_id=id, lease=60.0))])
+            told = data(await one.seen(2 * live_pool.WHOLE_EVERY), "leases")
+            assert {lease["instanceId"] for event in told for lease in event["leases"]} == {"i-1", "i-2"}

@@ -24,7 +24,7 @@ from bullpen.server.operations import Operations
 
 TICK = 0.5  # seconds between reads at least: a watcher is a person
 LONGEST_TICK = 5.0  # … and at most, unless a read itself takes as long
-SHARE = 40  # a pause is so many times as long as the read before it
+SHARE = 60  # a pause is so many times as long as the read before it
 QUIET = 15.0  # seconds after which a silent stream sends a comment: proxies close idle connections
 RECHECK = 2.0  # seconds after which a silent stream checks whether its token is still valid
 BACKLOG = 1000  # events that a watcher may lag behind

@@ -50,7 +50,8 @@ MOST_JOBS = 20_000  # of all runs that have instances
 MOST_LEASES = 10_000  # workers whose leases are looked at
 EVERY, LONGEST_EVERY = 1.0, 15.0  # seconds between two looks at leases and what else has no versions
 SHARE = 40  # … which are so many times as long as a look takes: a lease costs a read where stores have no scans
-OVERLAP = timedelta(seconds=2)  # by which the clocks of two servers that receive beats may differ
+OVERLAP = timedelta(seconds=0.2)  # beats that land later than others with a later time
+WHOLE_EVERY = 15.0  # seconds between two looks at all leases: the clock of another server may be behind for long
 
 Shown: TypeAlias = AnswerBody | Operation
 Key: TypeAlias = tuple[EventKind, str]
@@ -81,7 +82,8 @@ class LivePool:
         self._small: dict[Key, Shown] = {}  # what has no version
         self._leases: dict[str, HeldLease] = {}
         self._look_at = 0.0  # when to look again at what has no versions
-        self._leases_until = EPOCH
+        self._leases_until = EPOCH + OVERLAP
+        self._whole_at = 0.0  # when to look at all of them again
 
     async def read(self) -> list[bytes]:
         """Read what has changed; returns the events that say so. Raise what the store raises; what was read before that
@@ -106,11 +108,14 @@ class LivePool:
     async def _look(self) -> "_Look":
         """At what has no versions."""
         began = asyncio.get_running_loop().time()
+        since = self._leases_until - OVERLAP
+        if began >= self._whole_at:
+            since, self._whole_at = EPOCH, began + WHOLE_EVERY
         found = _Look(
             await leaving_at(self._ports),
             await silences(self._ports),
             await self._ports.records.pauses(),
-            await self._ports.workers.leases(self._leases_until - OVERLAP, MOST_LEASES),
+            await self._ports.workers.leases(since, MOST_LEASES),
         )
         took = asyncio.get_running_loop().time() - began
         self._look_at = began + min(LONGEST_EVERY, max(EVERY, SHARE * took))
