@@ -1,19 +1,23 @@
 """What every store of history promises."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from builders import NOW, buried, later
+from builders import NOW, adopt, buried, claim, commit, done, expire, later, register, release
 from bullpen.errors import FailureCause
+from bullpen.history.bookkeeper import book, book_ended
 from bullpen.model.activity_note import ActionNote
 from bullpen.model.progress import WorkPhase
 from bullpen.model.provision import Origin
 from bullpen.model.report import Lane, ProvisionReport, ReportOutcome
 from bullpen.model.ticket import UsageClass
 from bullpen.model.usage import Booking, Meter, Owner, UsageRow
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import History, Ports
 from conformance.landing import land
 
@@ -230,6 +234,37 @@ async def test_ended_instances_are_listed_until_their_last_booking(ports: Ports,
     await history.book([Booking(a_meter(), a_meter(revision=2, over=True), ())])
     assert await history.unbooked(10) == ["i-2"]
     assert set(await ports.records.instances(["i-1"])) == {"i-1"}
+
+
+async def test_what_stories_tell_is_booked_once(ports: Ports, history: History) -> None:
+    records = ports.records
+    (ended,) = await records.apply(register("i-1"))
+    steps: list[tuple[Callable[..., Any], float, dict[str, Any]]] = [
+        (adopt, 40, {}),
+        (claim, 100, {"run_id": "run-1"}),
+        (commit, 103, {}),
+        (release, 400, {}),
+        (expire, 450, {}),
+        (done, 470, {}),
+    ]
+    for step, at, more in steps:
+        (ended,) = await records.apply(step(ended, at=later(at), **more))
+    (lives,) = await records.apply(register("i-2", at=later(10), run_id="run-2"))
+    (lives,) = await records.apply(commit(lives, at=later(60)))
+    for _ in range(2):
+        await book_ended(ports)
+        known = await history.meters(["i-1", "i-2"])
+        await book(ports, await every_live(ports), known, later(100))
+    assert await history.unbooked(10) == []
+    assert [one.instance_id for one in await history.open_meters(10)] == ["i-2"]
+    assert {(row.owner, row.run_id): row.microseconds / 1e6 for row in await all_usage(history)} == {
+        (Owner.BOOT, ""): 40.0,
+        (Owner.IDLE, ""): 60.0,
+        (Owner.RUN, "run-1"): 300.0,
+        (Owner.CLEANING, "run-1"): 70.0,
+        (Owner.BOOT, "run-2"): 50.0,
+        (Owner.RUN, "run-2"): 40.0,
+    }
 
 
 async def test_usage_is_read_by_hours_in_pages(history: History) -> None:
