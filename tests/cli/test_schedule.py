@@ -1,5 +1,6 @@
 """What commands show of a schedule: `config show` prints it, `status` the target now and its next change."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -55,3 +56,13 @@ def test_status_has_the_targets_of_the_settings(bullpen: CommandLine) -> None:
 def test_status_without_targets_has_no_column_for_them(bullpen: CommandLine) -> None:
     assert bullpen("refresh").code == 0
     assert "TARGET" not in bullpen("status").out
+
+
+def test_a_plan_shows_the_target_its_entry_and_the_next_change(bullpen: CommandLine) -> None:
+    Path("bullpen.toml").write_text(GOOD.replace('hours = "08:00-18:30"', 'hours = "00:00-23:59"'))
+    assert bullpen("refresh", "--set", "classes.small.schedule=[]").code == 0
+    answer = bullpen("plan", "--run-id", "4711", "--count", "1", "--json").answer["idleTarget"]
+    assert answer["nextTarget"] == 8 - answer["target"]  # whatever day and time it is
+    assert answer["nextTargetAt"].endswith("Z")
+    text = " ".join(bullpen("plan", "--run-id", "4711", "--count", "1").out.split())
+    assert re.search(r"the idle target is [08]( \(weekdays .*\))?, then [80] from \d{4}-", text)

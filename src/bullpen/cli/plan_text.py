@@ -71,7 +71,8 @@ def _price_text(found: PlanAnswer) -> str:
 
 def _target_text(target: PlannedTarget) -> str:
     entry = f" ({target.entry})" if target.entry else ""
-    return f"{target.now} now, {target.after} afterwards; the idle target is {target.target}{entry}"
+    change = f", then {target.next_target} from {target.next_target_at}" if target.next_target_at else ""
+    return f"{target.now} now, {target.after} afterwards; the idle target is {target.target}{entry}{change}"
 
 
 def _some(ids: list[str]) -> str:

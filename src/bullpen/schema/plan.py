@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from bullpen.model.ticket import UsageClass
 from bullpen.model.wait import WaitCause
-from bullpen.schema.base import AnswerBody, filled
+from bullpen.schema.base import AnswerBody, Time, filled, time_of
 from bullpen.schema.requests import ProvisionRun, RunId
 from bullpen.schema.why import CandidateAnswer, RefusalCount, candidate_of, refusals_of
 
@@ -59,6 +59,12 @@ class PlannedTarget(AnswerBody, frozen=True):
     now: Annotated[int, Meta(description="Instances on offer now.")]
     after: Annotated[int, Meta(description="Instances on offer afterwards.")]
     entry: Annotated[str, Meta(description="Entry of the schedule that sets the target now; empty if none does.")] = ""
+    next_target: Annotated[
+        int | None, Meta(description="The target after its next change; null if the schedule does not change it.")
+    ] = None
+    next_target_at: Annotated[Time | None, Meta(description="When the target changes next; null if it does not.")] = (
+        None
+    )
 
 
 class PlanObstacle(AnswerBody, frozen=True):
@@ -123,7 +129,15 @@ def _target_of(plan: "ProvisionPlan") -> PlannedTarget:
     use = plan.target
     key = "schedule" if use.target.entry else "idle-target"
     setting = f"classes.{plan.request.needs.resource_class}.{key}"
-    return PlannedTarget(setting, use.target.target, use.now, use.after, use.target.entry)
+    return PlannedTarget(
+        setting,
+        use.target.target,
+        use.now,
+        use.after,
+        use.target.entry,
+        next_target=None if use.target.until is None else use.target.then,
+        next_target_at=time_of(use.target.until),
+    )
 
 
 def _claim_of(one: "Instance") -> PlannedClaim:
