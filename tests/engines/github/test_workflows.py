@@ -125,6 +125,21 @@ async def test_a_job_that_waits_for_more_than_a_runner_is_not_listed_and_the_req
 
 
 @pytest.mark.real_loop
+async def test_the_runner_groups_that_admit_a_repository_are_named(github: FakeGithub) -> None:
+    for name in ("acme/widgets", "acme/gadgets"):
+        github.add_repository(name)
+    github.add_group("acme", "builders", ["acme/widgets"])
+    github.add_group("acme", "everyone")
+    async with workflows_of(github, scope="acme") as workflows:
+        assert await workflows.groups_open_to("acme/widgets") == ["Default", "builders", "everyone"]
+        assert await workflows.groups_open_to("acme/gadgets") == ["Default", "everyone"]
+        with pytest.raises(NotFound):
+            await workflows.groups_open_to("strangers/widgets")
+    async with workflows_of(github) as workflows:
+        assert await workflows.groups_open_to(REPOSITORY) is None
+
+
+@pytest.mark.real_loop
 async def test_every_job_of_an_attempt_is_seen(github: FakeGithub) -> None:
     run = a_run(github, "waits", "runs", *(f"done-{n}" for n in range(120)))
     github.add_runner(REPOSITORY, "bullpen.i-1.aaaaaaaa", ["4711"])
