@@ -96,6 +96,7 @@ def without_ids(text: str) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
     text = re.sub(r"\d+\.\d+ ?s\b|(in )?\d+[smh]( ago)?\b", "AGE", text)
     text = re.sub(r"[░█]+", "BAR", text)
+    text = text.replace(", first job AGE", "")  # chance decides which of two runners gets it
     text = re.sub(rf"(by|large +) *({getuser()}|an operator)\b", r"\1 OPERATOR", text)
     text = re.sub(r"bullpen --(home|server) \S+", "bullpen", text)
     text = re.sub(r"(Pool: |reached in ).*", r"\1PLACE", text)
