@@ -7,7 +7,9 @@ import msgspec
 from bullpen import jobs
 from bullpen.config import Limits
 from bullpen.explain import queue as module
+from bullpen.explain import why
 from bullpen.explain.queue import queue
+from bullpen.explain.why import JOBS_EXPLAINED, WITH_CANDIDATES
 from bullpen.jobs.request import JobRequest
 from bullpen.model.wait import WaitCause, WaitKind
 from bullpen.schema.queue import queue_of
@@ -67,3 +69,13 @@ async def test_a_pool_in_which_nothing_waits_has_an_empty_queue() -> None:
     async with a_world() as world:
         found = queue_of(await queue(world.ports(), world.settings))
         assert (found.waits, found.more, found.unmatched, found.latencies, found.data_since) == ([], 0, [], [], None)
+
+
+async def test_of_many_jobs_of_a_run_only_the_first_list_its_runners() -> None:
+    async with a_world() as world:
+        await provisioned(world, "run", 1)
+        await jobs.submit(world.ports(), [JobRequest("run", ("sleep", "60"))] * 300, by="a test")
+        await asyncio.sleep(3)
+        waits = (await why(world.ports(), world.settings, "run")).waits
+        assert len(waits) == JOBS_EXPLAINED
+        assert [bool(one.candidates) for one in waits[:6]] == [True] * WITH_CANDIDATES + [False]

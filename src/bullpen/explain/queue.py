@@ -65,6 +65,7 @@ async def queue(ports: Ports, settings: Settings, unmatched: Sequence[ExplainedW
 async def _provisions(view: PoolView) -> tuple[list[ExplainedWait], int]:
     due = await view.ports.records.due_provisions(ANY_TIME, UNSETTLED)
     open_ = [one for one in due if one.state is OPEN]
+    await view.stories(one.id for one in open_[:PROVISIONS])  # all in one request
     return [await explain_provision(view, one) for one in open_[:PROVISIONS]], max(len(open_) - PROVISIONS, 0)
 
 

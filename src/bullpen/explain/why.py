@@ -1,6 +1,7 @@
 """Why: one answer for everything that an id names."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound
@@ -22,6 +23,7 @@ from bullpen.model.workflow_page import WorkflowPage, parse_page
 from bullpen.ports import Ports
 
 JOBS_EXPLAINED = 100  # queued jobs of a run; the others wait for the same runners
+WITH_CANDIDATES = 5  # of them: the runners are the same, and may be hundreds
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ async def _of_jobs(view: PoolView, subject: Subject) -> list[ExplainedWait]:
         return []
     queued.sort(key=lambda job: (job.queued_at is None, job.queued_at, job.index, job.id))
     run = await situation_of(view, queued[0].run_id)
-    return [await explain_job(view, job, run) for job in queued[:JOBS_EXPLAINED]]
+    found = [await explain_job(view, job, run) for job in queued[:JOBS_EXPLAINED]]
+    return [one if at < WITH_CANDIDATES else replace(one, candidates=()) for at, one in enumerate(found)]
 
 
 async def _timeline(view: PoolView, subject: Subject) -> Timeline | None:
