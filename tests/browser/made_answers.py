@@ -91,7 +91,16 @@ def _instance(pool: MadePool, id: str) -> Answer:
 def _runs(pool: MadePool) -> RunPage:
     waiting = [
         RunSummary(
-            "48233", RunState.WAITING, ["large"], 4, 0, 0, 0, pool.before(185), "acme/mobile", "classes.large.max"
+            "48233",
+            RunState.WAITING,
+            ["large"],
+            4,
+            0,
+            0,
+            0,
+            pool.before(185),
+            "acme/mobile",
+            "classes.large.max-instances",
         ),
         RunSummary("48231", RunState.PROVISIONING, ["medium"], 6, 3, 0, 0, pool.before(137), "acme/billing", ""),
     ]
@@ -227,7 +236,7 @@ def _waits(pool: MadePool) -> list[WaitAnswer]:
             "large",
             pool.before(185),
             WaitCause.CAP,
-            "Class large is at its cap: classes.large.max is 20.",
+            "Class large is at its cap: classes.large.max-instances is 20.",
             "It goes on when a run gives runners back.",
             None,
         ),
@@ -341,7 +350,7 @@ PLAN = PlanAnswer(
     refused=[],
     price_per_hour=0.2679,
     missing_prices=[],
-    caps=[PlannedCap("classes.small.max", 120, 104, 105)],
+    caps=[PlannedCap("classes.small.max-instances", 120, 104, 105)],
     idle_target=PlannedTarget("classes.small.idle-target", 24, 22, 20),
 )
 

@@ -54,6 +54,7 @@ function path(values, x, y) {
     if (v === null || v === undefined) drawing = false;
     else {
       d += (drawing ? "L" : "M") + x(n).toFixed(2) + " " + y(v).toFixed(2);
+      if (!drawing) d += "h0.01"; // a value that stands alone is a dot
       drawing = true;
     }
   }

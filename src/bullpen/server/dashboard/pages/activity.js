@@ -103,7 +103,8 @@ function row(context, get) {
       if (!one) return;
       setText(at, time(one.at, context.now()));
       at.title = one.at;
-      setText(by, one.by);
+      setText(by, controller(one.by));
+      by.title = one.by;
       setClass(cell, "mark n1 " + (one.trouble ? "warn" : ""));
       drawing.replaceChildren(...(one.trouble ? [glyph("suspect", "warn")] : one.isDone === false ? [glyph("wait", "ended")] : []));
       setText(did, one.did);

@@ -78,19 +78,19 @@ function pile(answer, priced, dataSince, now) {
     mine[row.owner] = (mine[row.owner] || 0) + (priced ? row.money : row.seconds);
   }
   if (!found.size) return h("p", { class: "inside quiet" }, "No data in this range.");
-  const names = [...found.keys()].sort();
-  const first = Date.parse(names[0]);
-  const last = Date.parse(names.at(-1));
+  const first = Date.parse(answer.since);
+  const last = Math.max(first, Date.parse(answer.until) - 1);
   const piles = [];
-  const step = names.length > 72 || last - first > 72 * 3600e3 ? 24 * 3600e3 : 3600e3;
+  const step = last - first > 72 * 3600e3 ? 24 * 3600e3 : 3600e3;
   for (let at = Math.floor(first / step) * step; at <= last; at += step) {
     const sum = {};
     for (const [hour, parts] of found) if (Date.parse(hour) >= at && Date.parse(hour) < at + step) for (const [owner, value] of Object.entries(parts)) sum[owner] = (sum[owner] || 0) + value;
     const whole = Object.values(sum).reduce((a, b) => a + b, 0);
     const name = step > 3600e3 ? new Date(at).toISOString().slice(5, 10) : minute(at);
-    piles.push({ key: at, name, title: `${name}: ${priced ? money(whole) : length(whole)}`, parts: OWNERS.map(([owner, fill]) => [fill, sum[owner] || 0]) });
+    piles.push({ key: at, name, whole, title: `${name}: ${priced ? money(whole) : length(whole)}`, parts: OWNERS.map(([owner, fill]) => [fill, sum[owner] || 0]) });
   }
-  return h("div", { class: "inside" }, hours(piles, `Cost from ${piles[0].name} to ${piles.at(-1).name}: ${piles.map((one) => one.title).slice(-24).join(", ")}`),
+  const most = piles.reduce((a, b) => (a.whole > b.whole ? a : b));
+  return h("div", { class: "inside" }, h("p", { class: "quiet" }, `Highest: ${most.title}`), hours(piles, `Cost from ${piles[0].name} to ${piles.at(-1).name}: ${piles.map((one) => one.title).slice(-24).join(", ")}`),
     h("div", { class: "below" }, legend(...OWNERS.map(([, fill, name]) => [fill, name])), dataSince && Date.parse(dataSince) > first ? h("span", { class: "quiet" }, `No data before ${time(dataSince, now)}.`) : null));
 }
 
