@@ -66,7 +66,7 @@ def test_a_drained_class_is_paused_and_says_so(bullpen: CommandLine) -> None:
     bullpen.make_pool()
     assert bullpen("drain", "--class", "small", "--note", "moving").code == 0
     assert "moving (its instances are drained)" in bullpen("status").out
-    assert bullpen("why", "pause:small").out.startswith("pause:small is paused")
+    assert bullpen("why", "pause:small").out.startswith("class small is paused by ")
 
 
 WRONG = [

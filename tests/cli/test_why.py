@@ -10,7 +10,7 @@ JOB = "https://github.com/acme/widgets/actions/runs/4711/job/99"
 @pytest.mark.parametrize(
     ("id", "says"),
     [
-        ("i-0000000000000000", "no such instance, provision, job, worker, scale set, run or repository"),
+        ("i-0000000000000000", "no such instance, provision, job, worker, scale set, run, repository, pause"),
         ("a b", "must be printable characters without spaces"),
         ("https://example.com/somewhere", "must be an id, or the URL of a workflow run or of one of its jobs"),
         (JOB, "is a job of GitHub, and this pool runs its own jobs (engines.ci)"),

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from bullpen.inventory import Story
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.hold import Pause, words_of
 from bullpen.model.instance import CREATED, IDLE, TERMINATED, Instance
 from bullpen.model.instance import RUNNING as INSTANCE_RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.provision import ABORTED, OPEN, Provision
 from bullpen.model.repository import Repository
+from bullpen.model.rotation import Rotation
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
 from bullpen.model.wait import ExplainedWait, SubjectKind, WaitCause
@@ -23,6 +25,8 @@ SINGLE = {
     Repository: SubjectKind.REPOSITORY,
     ScaleSet: SubjectKind.SET,
     SetSession: SubjectKind.SET,
+    Pause: SubjectKind.PAUSE,
+    Rotation: SubjectKind.ROTATION,
 }
 
 
@@ -88,6 +92,11 @@ def summary_of(subject: Subject, waits: Sequence[ExplainedWait]) -> str:
     records = [one.record for one in subject.stories if one.record is not None]
     if not records:
         return f"{subject.id} is purged; its last steps remain"
+    if isinstance(pause := records[0], Pause):
+        return words_of(pause) if pause.is_on else f"{pause.subject} is not paused"
+    if isinstance(rotation := records[0], Rotation):
+        left = f": {_count(len(rotation.members), 'instance')} to replace" if rotation.is_on else ""
+        return f"class {rotation.resource_class} is {rotation.state}{left}"
     return f"{subject.id} is {records[0].state.value}, and waits for nothing"
 
 
@@ -119,10 +128,12 @@ def _of_instance(one: Instance) -> str:
     if one.is_claimable:
         return f"{one.id} is on offer until {one.threshold:%H:%M:%S}Z, and waits for nothing but a run"
     if one.state is INSTANCE_RUNNING:
-        return f"{one.id} serves run {one.run_id}"
+        drained = ", and is drained: it is ended when that gives it back" if one.is_drained else ""
+        return f"{one.id} serves run {one.run_id}{drained}"
     if one.state is TERMINATED:
         return f"{one.id} has ended" if one.owes is None else f"{one.id} is being ended"
-    return f"{one.id} is {'being cleaned' if one.state is IDLE else 'booting' if one.state is CREATED else 'claimed'}"
+    what = "being cleaned" if one.state is IDLE else "booting" if one.state is CREATED else "claimed"
+    return f"{one.id} is {what}" + (", and is drained: it is ended when it is free" if one.is_drained else "")
 
 
 def _of_provision(one: Provision) -> str:

@@ -281,7 +281,7 @@ async def stories(ports: Ports, settings: Settings, subject: str) -> list[Story]
         )
     if not found:
         raise NotFound(
-            f"{subject}: no such instance, provision, job, worker, scale set, run or repository",
+            f"{subject}: no such instance, provision, job, worker, scale set, run, repository, pause or rotation",
             remedy="Run `bullpen status` to list what there is; ended records are forgotten after timings.purge.",
         )
     return found

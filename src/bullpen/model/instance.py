@@ -30,7 +30,7 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.model.provision import Provision
 from bullpen.model.provision import State as ProvisionState
 from bullpen.model.signal import Kind, Signal
-from bullpen.model.ticket import Requirements, Ticket, UsageClass
+from bullpen.model.ticket import DRAINED_GENERATION, Requirements, Ticket, UsageClass
 from bullpen.model.transition import Debt, Event, Guard, steps_in, taking, transition
 
 
@@ -45,8 +45,7 @@ class State(StrEnum):
 
 ABSENT, CREATED, IDLE, CLAIMED, RUNNING, TERMINATED = State
 LIVE = (CREATED, IDLE, CLAIMED, RUNNING)
-DRAINED = 0
-"""The image generation of a drained instance: classes count theirs from 1, so no claim accepts it, in no process."""
+DRAINED = DRAINED_GENERATION
 ON_TICKET = tuple(field.name for field in fields(Ticket) if field.name != "instance_id")
 """The fields that a record and its ticket have under the same name."""
 

@@ -155,6 +155,10 @@ class Verdict(StrEnum):
     DROP = "drop"
 
 
+DRAINED_GENERATION = 0
+"""Of an instance that an operator has drained: classes count theirs from 1, so no claim accepts it, in no process."""
+
+
 class RefusalRule(StrEnum):
     """Why an instance does not serve a run: the rules that judge a ticket, then those of its state."""
 
@@ -229,6 +233,8 @@ def detail_of(rule: RefusalRule, ticket: Ticket, needs: Requirements) -> str:
             return f"its offer ended at {format_time(ticket.threshold)}"
         case RefusalRule.OTHER_CLASS:
             return f"{ticket.resource_class}; the run asks for {needs.resource_class}"
+        case RefusalRule.IMAGE_RETIRED if ticket.image_generation == DRAINED_GENERATION:
+            return "it is drained: it takes no new run"
         case RefusalRule.IMAGE_RETIRED | RefusalRule.IMAGE_NEWER:
             return f"image generation {ticket.image_generation}; the run asks for {needs.image_generation}"
         case RefusalRule.USAGE_CLASS:

@@ -60,6 +60,8 @@ class SubjectKind(StrEnum):
     WORKER = "worker"
     SET = "set"
     REPOSITORY = "repository"
+    PAUSE = "pause"
+    ROTATION = "rotation"
 
 
 class TimelineOutcome(StrEnum):
