@@ -4,16 +4,19 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NOW, later
-from bullpen.config import HistorySettings, Settings
+from bullpen.config import HistorySettings, ResourceClass, Settings
 from bullpen.engines.memory import Rates
 from bullpen.history.bookkeeper import Bookkeeper
-from bullpen.history.cost import Amount, CostKey, CostSums, HourSums, account, cost, cost_hours, whole_hours
+from bullpen.history.cost import Amount, Cost, CostKey, CostSums, HourSums, account, cost, cost_hours, whole_hours
+from bullpen.history.latencies import boot_times
 from bullpen.history.open_time import usage_between
 from bullpen.history.prices import default_price, price_of
 from bullpen.model.provision import Origin
@@ -21,6 +24,7 @@ from bullpen.model.report import Lane, ProvisionReport, ReportOutcome
 from bullpen.model.ticket import UsageClass
 from bullpen.model.usage import Owner, UsageRow
 from bullpen.ports import Ports
+from bullpen.refresh import refresh
 from bullpen.sim.loop import virtual_run
 from bullpen.sim.world import World
 from histories import SETTINGS, fills_pool, provisions, releases
@@ -47,6 +51,10 @@ def summed(used: list[UsageRow], by: CostKey) -> CostSums:
     sums = CostSums(by)
     sums.add(used)
     return sums
+
+
+def account_of(used: CostSums, reports: list[ProvisionReport], *rest: Any) -> Cost:
+    return account(PRICED, used, reports, boot_times(reports), *rest)
 
 
 # ---- prices
@@ -96,7 +104,7 @@ rows = st.builds(
 
 @given(st.lists(rows, max_size=30), st.sampled_from(CostKey))
 def test_owners_rows_and_machines_have_the_same_sum(used: list[UsageRow], by: CostKey) -> None:
-    found = account(PRICED, summed(used, by), [], NOW, later(3600))
+    found = account_of(summed(used, by), [], NOW, later(3600))
     sums = [
         sum((one.total for one in found.rows), Amount()),
         sum(found.owners.values(), Amount()),
@@ -110,7 +118,7 @@ def test_owners_rows_and_machines_have_the_same_sum(used: list[UsageRow], by: Co
 
 def test_a_type_without_a_price_is_named_and_counts_as_free() -> None:
     used = [a_row(10), a_row(5, kind="odd"), a_row(5, kind="odd", usage_class=UsageClass.SPOT)]
-    found = account(PRICED, summed(used, CostKey.CLASS), [], NOW, later(3600))
+    found = account_of(summed(used, CostKey.CLASS), [], NOW, later(3600))
     assert found.missing_prices == ["odd", "odd:spot"]
     assert (found.total.seconds, found.total.usd) == (20, Decimal("0.01"))
 
@@ -118,20 +126,20 @@ def test_a_type_without_a_price_is_named_and_counts_as_free() -> None:
 def test_the_most_expensive_rows_come_first() -> None:
     used = [a_row(9, run_id="cheap", kind="odd"), a_row(1, run_id="dear"), a_row(2, run_id="dearest")]
     used += [a_row(3, Owner.IDLE, run_id="", repository="")]
-    found = account(PRICED, summed(used, CostKey.RUN), [], NOW, later(3600))
+    found = account_of(summed(used, CostKey.RUN), [], NOW, later(3600))
     assert [one.name for one in found.rows] == ["(no run)", "dearest", "dear", "cheap"]
 
 
 def test_only_the_most_expensive_rows_may_be_listed_and_the_total_has_all() -> None:
     used = [a_row(n, run_id=f"run-{n}") for n in range(1, 10)]
-    found = account(PRICED, summed(used, CostKey.RUN), [], NOW, later(3600), 3)
+    found = account_of(summed(used, CostKey.RUN), [], NOW, later(3600), 3)
     assert [one.name for one in found.rows] == ["run-9", "run-8", "run-7"]
     assert (found.more_rows, found.total.seconds) == (6, 45)
 
 
 def test_rows_by_repository_name_what_has_none() -> None:
     used = [a_row(1), a_row(2, repository=""), a_row(3, Owner.IDLE, run_id="", repository="")]
-    found = account(PRICED, summed(used, CostKey.REPOSITORY), [], NOW, later(3600))
+    found = account_of(summed(used, CostKey.REPOSITORY), [], NOW, later(3600))
     assert {one.name: one.total.seconds for one in found.rows} == {
         "acme/web": 1,
         "(no repository)": 2,
@@ -140,7 +148,7 @@ def test_rows_by_repository_name_what_has_none() -> None:
 
 
 def test_a_range_without_data_is_no_error() -> None:
-    found = account(PRICED, summed([], CostKey.CLASS), [], NOW, later(3600))
+    found = account_of(summed([], CostKey.CLASS), [], NOW, later(3600))
     assert (found.total, found.rows, found.machines, found.data_since, found.saving) == (Amount(), (), (), None, None)
 
 
@@ -149,7 +157,7 @@ def test_a_range_without_data_is_no_error() -> None:
 
 def test_reuse_saves_the_boot_time_of_each_selected_runner_less_what_was_idle() -> None:
     used = [a_row(900, Owner.RUN), a_row(100, Owner.IDLE, run_id="")]
-    found = account(PRICED, summed(used, CostKey.CLASS), [a_report(3, 50, 70), a_report(2)], NOW, later(3600))
+    found = account_of(summed(used, CostKey.CLASS), [a_report(3, 50, 70), a_report(2)], NOW, later(3600))
     assert found.saving is not None
     assert (found.saving.reused, found.saving.avoided.seconds) == (5, 300)
     assert (found.saving.seconds, found.saving.usd) == (200, Decimal("0.2"))
@@ -157,7 +165,7 @@ def test_reuse_saves_the_boot_time_of_each_selected_runner_less_what_was_idle() 
 
 def test_a_pool_that_is_idle_for_long_saves_less_than_nothing() -> None:
     used = [a_row(10_000, Owner.IDLE, run_id="")]
-    found = account(PRICED, summed(used, CostKey.CLASS), [a_report(1, 60)], NOW, later(3600))
+    found = account_of(summed(used, CostKey.CLASS), [a_report(1, 60)], NOW, later(3600))
     assert found.saving is not None
     assert found.saving.seconds == 60 - 10_000
     assert found.saving.usd < 0
@@ -165,9 +173,28 @@ def test_a_pool_that_is_idle_for_long_saves_less_than_nothing() -> None:
 
 def test_a_class_whose_boots_are_unknown_boots_as_the_others() -> None:
     reports = [a_report(1, 60), a_report(2, resource_class="large")]
-    found = account(PRICED, summed([a_row(1)], CostKey.CLASS), reports, NOW, later(3600))
+    found = account_of(summed([a_row(1)], CostKey.CLASS), reports, NOW, later(3600))
     assert found.saving is not None
     assert found.saving.avoided.seconds == 180
+
+
+def test_where_all_machines_are_launched_ahead_their_boots_count() -> None:
+    async def main() -> None:
+        classes = {"small": ResourceClass(cpu=1, mem=1024, idle_target=2)}
+        world = World(settings=msgspec.structs.replace(PRICED, classes=classes))
+        ports = world.ports(rates=Rates())
+        for _ in range(3):
+            await refresh(ports, world.settings)
+            await asyncio.sleep(30.0)
+        assert (await provisions(world, ports, "run-1", 2)).created == 0
+        await asyncio.sleep(10.0)
+        now = world.clock.now()
+        saving = (await cost(ports, world.settings, now - HOUR, now, CostKey.RUN)).saving
+        assert saving is not None
+        assert saving.reused == 2
+        assert saving.avoided.seconds > 2
+
+    virtual_run(main(), allow_left_behind=True)
 
 
 # ---- ranges

@@ -113,7 +113,7 @@ def _machines(found: CostAnswer) -> list[str]:
 
 def _saved(found: CostAnswer) -> str:
     if found.avoided_seconds is None or found.saved_seconds is None or found.saved_money is None:
-        return "reuse: what it saved is not known, because no new machine registered in this range"
+        return "reuse: what it saved is not known, because no boot of a machine is known"
     if not found.reused:
         return f"reuse: no runner was reused; {duration(found.owners.idle.seconds)} idle"
     verb = "saved" if found.saved_seconds >= 0 else "cost"

@@ -8,14 +8,14 @@ less the time for which machines were idle; in money, both at the average price 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
 from bullpen.config import Settings
 from bullpen.history.bookkeeper import settled
-from bullpen.history.latencies import boot_times, reports_between
+from bullpen.history.latencies import boot_times, reports_between, warmed_boots
 from bullpen.history.open_time import usage_between
 from bullpen.history.prices import price_of
 from bullpen.lazy_dataclass import dataclass
@@ -107,7 +107,7 @@ class Saving:
 @dataclass(frozen=True, slots=True)
 class Cost:
     """`since` and `until` are whole hours, or the present; `data_since` is the first hour with any time, None if there
-    is none. `saving` is None if no machine is known to have booted in the range."""
+    is none. `saving` is None if it is not known how long a machine boots."""
 
     since: datetime
     until: datetime
@@ -137,7 +137,10 @@ async def cost(ports: Ports, settings: Settings, since: datetime, until: datetim
     since, until = whole_hours(since, until)
     used = await usage_between(ports, since, until, now, lambda: CostSums(by))
     reports = await reports_between(ports, since, until)
-    return account(settings, used, reports, since, min(until, ports.clock.now()), most)
+    booted = boot_times(reports)
+    if any(one.selected and one.resource_class not in booted for one in reports):
+        booted = await warmed_boots(ports) | booted
+    return account(settings, used, reports, booted, since, min(until, ports.clock.now()), most)
 
 
 async def cost_hours(ports: Ports, settings: Settings, since: datetime, until: datetime) -> list[HourCost]:
@@ -191,6 +194,7 @@ def account(
     settings: Settings,
     used: CostSums,
     reports: Iterable[ProvisionReport],
+    booted: Mapping[str, Sequence[float]],
     since: datetime,
     until: datetime,
     most: int = 0,
@@ -220,7 +224,7 @@ def account(
         owners,
         tuple(_row(name, rows[name]) for name in (listed[:most] if most else listed)),
         tuple(MachineCost(*key, price, Amount(micros, micros * (price or Decimal(0)))) for key, price, micros in kinds),
-        _saving(reports, classes, owners[Owner.IDLE]),
+        _saving(reports, booted, classes, owners[Owner.IDLE]),
         max(len(listed) - most, 0) if most else 0,
     )
 
@@ -252,14 +256,17 @@ NAMES: Mapping[CostKey, Callable[[UsageRow], str]] = {
 }
 
 
-def _saving(reports: Iterable[ProvisionReport], classes: Mapping[str, Amount], idle: Amount) -> Saving | None:
-    told = list(reports)
-    booted = boot_times(told)
+def _saving(
+    reports: Iterable[ProvisionReport],
+    booted: Mapping[str, Sequence[float]],
+    classes: Mapping[str, Amount],
+    idle: Amount,
+) -> Saving | None:
     every = [seconds for of in booted.values() for seconds in of]
     if not every:
         return None
     avoided, reused = Amount(), 0
-    for report in told:
+    for report in reports:
         known = booted.get(report.resource_class, every)
         micros = round(report.selected * sum(known) / len(known) * 1e6)
         spent = classes.get(report.resource_class, Amount())

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.instance import Instance, adopt, register
 from bullpen.model.provision import Origin
 from bullpen.model.report import ProvisionReport, ReportOutcome
+from bullpen.model.transition import STORY_LENGTH
 from bullpen.ports import Ports
 
 PAGE = 500
@@ -16,6 +18,7 @@ REPORTS_READ = 10_000
 
 BOOTS_READ = 300  # reports, for the boot time of a class
 BOOTS_SINCE = timedelta(days=7)
+SAMPLED, SAMPLED_FROM = 100, 500  # stories of machines that were launched ahead, of so many live ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,25 @@ def boot_times(reports: Iterable[ProvisionReport]) -> dict[str, list[float]]:
     return dict(found)
 
 
+async def warmed_boots(ports: Ports) -> dict[str, list[float]]:
+    """Seconds from launched to on offer of machines that live and were launched ahead of any run, by class. A sample:
+    those of one page whose stories still begin with their launch."""
+    page = await ports.records.live(SAMPLED_FROM)
+    young = {one.id: one for one in page if one.version <= STORY_LENGTH}
+    ids = list(young)[:SAMPLED]
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for id, story in (await ports.records.stories(ids, Instance) if ids else {}).items():
+        if [line.step for line in story[:2]] == [register.step, adopt.step]:
+            found[young[id].resource_class].append(max((story[1].at - story[0].at).total_seconds(), 0.0))
+    return dict(found)
+
+
 async def boot_p90(ports: Ports, resource_class: str) -> float | None:
-    """Seconds within which nine of ten new machines of a class registered lately; None if none is known."""
+    """Seconds within which nine of ten new machines of a class registered lately, or went on offer where runs launched
+    none; None if no boot is known."""
     now = ports.clock.now()
     booted = boot_times(await reports_between(ports, now - BOOTS_SINCE, now, BOOTS_READ)).get(resource_class)
+    booted = booted or (await warmed_boots(ports)).get(resource_class)
     return percentile(booted, 0.9) if booted else None
 
 

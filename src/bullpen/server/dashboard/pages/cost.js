@@ -120,6 +120,6 @@ function prices(answer) {
     })), "Prices")),
     answer.missingPrices.length ? panel({ title: "Missing prices", note: count(answer.missingPrices.length) }, h("div", { class: "inside" },
       h("p", { class: "ink-warn" }, "These types have no price, so they are counted as $0: ", answer.missingPrices.join(", "), "."),
-      h("p", { class: "quiet" }, `Set one in bullpen.toml, in USD per hour: prices."${answer.missingPrices[0]}" = 0.0816`))) : null,
+      h("p", { class: "quiet" }, `Set one in bullpen.toml, in USD per hour: history.prices."${answer.missingPrices[0]}" = 0.0816`))) : null,
   ];
 }
