@@ -214,6 +214,8 @@ async def test_a_meter_that_is_over_is_not_booked_again(history: History) -> Non
     assert await history.book([Booking(over, replace(over, revision=3), (a_row(1),))]) == [False]
     assert await history.book([first("i-1", a_row(1))]) == [False]
     assert await history.meters(["i-1"]) == {}
+    assert await history.over(["i-2", "i-1", "i-1", "i-404"]) == ["i-1"]
+    assert await history.over([]) == []
     assert [one.instance_id for one in await history.open_meters(10)] == ["i-2"]
     assert await all_usage(history) == [a_row(1)]
 

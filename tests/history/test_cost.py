@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 
 from builders import NOW, later
 from bullpen.config import HistorySettings, ResourceClass, Settings
+from bullpen.down import down
 from bullpen.engines.memory import Rates
-from bullpen.history.bookkeeper import Bookkeeper
+from bullpen.history import open_time
+from bullpen.history.bookkeeper import Bookkeeper, book_ended
 from bullpen.history.cost import Amount, Cost, CostKey, CostSums, HourSums, account, cost, cost_hours, whole_hours
 from bullpen.history.latencies import boot_times
 from bullpen.history.open_time import usage_between
 from bullpen.history.prices import default_price, price_of
+from bullpen.model.instance import Instance
 from bullpen.model.provision import Origin
 from bullpen.model.report import Lane, ProvisionReport, ReportOutcome
 from bullpen.model.ticket import UsageClass
 from bullpen.model.usage import Owner, UsageRow
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.refresh import refresh
 from bullpen.sim.loop import virtual_run
@@ -261,6 +265,42 @@ def test_bookings_that_land_meanwhile_change_no_sum() -> None:
         # What was booked meanwhile is at least as much: the question sees it whole, or not at all.
         assert sum(found.micros.values()) >= witness.total(to)
         assert sum(found.micros.values()) <= witness.total(world.clock.now())
+
+    virtual_run(main(), allow_left_behind=True)
+
+
+def test_a_machine_that_ends_and_is_booked_after_the_list_was_read_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world = World(settings=PRICED)
+        witness = TimeWitness(world)
+        ports = await a_busy_pool(world)
+        await releases(world, ports, "run-1")
+        now, listed = world.clock.now(), await every_live(ports)
+        await down(ports, world.settings)
+        await book_ended(ports)
+        assert not await ports.history.open_meters(10)
+
+        async def read_before(ports: Ports) -> list[Instance]:
+            return listed
+
+        monkeypatch.setattr(open_time, "every_live", read_before)
+        found = await cost(ports, world.settings, now - 3 * HOUR, now, CostKey.RUN)
+        assert found.total.micros == witness.total(world.clock.now())
+
+    virtual_run(main(), allow_left_behind=True)
+
+
+def test_a_machine_that_a_lagging_index_names_after_its_last_booking_counts_once() -> None:
+    async def main() -> None:
+        world = World(settings=PRICED)
+        witness = TimeWitness(world)
+        ports = await a_busy_pool(world)
+        await down(ports, world.settings)
+        await book_ended(ports)
+        world.memory.tables.unbooked |= dict.fromkeys(world.memory.ledger.meters)
+        now = world.clock.now()
+        found = await cost(ports, world.settings, now - 3 * HOUR, now, CostKey.RUN)
+        assert found.total.micros == witness.total(now)
 
     virtual_run(main(), allow_left_behind=True)
 

@@ -24,10 +24,12 @@ ENDED = 10_000  # machines that have ended and are not booked: far more than a b
 
 @dataclass(frozen=True, slots=True)
 class _Books:
-    """Where the bookings stand."""
+    """Where the bookings stand. `over` are machines that a list still names, although all their time is booked: they
+    have ended since it was read, or an index lags."""
 
     meters: dict[str, Meter]
     unbooked: tuple[str, ...]
+    over: frozenset[str]
 
 
 class TimeSums(Protocol):
@@ -43,17 +45,21 @@ async def usage_between(ports: Ports, since: datetime, until: datetime, now: dat
     """The time of all machines in the hours that begin from `since` on and before `until`, up to `now`, added up in
     what `make` makes."""
     live = {one.id: one for one in await every_live(ports)}
-    sums, after = await _consistent(ports, since, until, make)
-    missing = [id for id in dict.fromkeys([*after.unbooked, *after.meters]) if id not in live]
-    records = live | (await ports.records.instances(missing) if missing else {})
+    sums, after = await _consistent(ports, since, until, make, live)
+    missing = [id for id in dict.fromkeys([*after.unbooked, *after.meters]) if id not in live and id not in after.over]
+    records = {id: one for id, one in live.items() if id not in after.over}
+    records |= await ports.records.instances(missing) if missing else {}
     async for opened in _open(ports, records, after.meters, now):
         sums.add(row for row in opened if since <= row.hour < until)
     return sums
 
 
-async def _consistent(ports: Ports, since: datetime, until: datetime, make: Callable[[], T]) -> tuple[T, _Books]:
+async def _consistent(
+    ports: Ports, since: datetime, until: datetime, make: Callable[[], T], live: Iterable[str]
+) -> tuple[T, _Books]:
     """Hours and meters of one moment. Where bookings land all the time, the last attempt has to do."""
-    before = await _books(ports)
+    listed = list(live)
+    before = await _books(ports, listed)
     for attempt in range(1, ATTEMPTS + 1):
         sums, after = make(), ""
         while True:
@@ -62,7 +68,7 @@ async def _consistent(ports: Ports, since: datetime, until: datetime, make: Call
             after = page.next
             if not after:
                 break
-        books = await _books(ports)
+        books = await _books(ports, listed)
         if books == before or attempt == ATTEMPTS:
             return sums, books
         before = books
@@ -86,10 +92,13 @@ async def _open(
         ]
 
 
-async def _books(ports: Ports) -> _Books:
+async def _books(ports: Ports, live: Iterable[str]) -> _Books:
     meters: dict[str, Meter] = {}
     page = await ports.history.open_meters(PAGE)
     while page:
         meters |= {meter.instance_id: meter for meter in page}
         page = await ports.history.open_meters(PAGE, page[-1].instance_id) if len(page) == PAGE else []
-    return _Books(meters, tuple(await ports.history.unbooked(ENDED)))
+    unbooked = await ports.history.unbooked(ENDED)
+    unmetered = [id for id in dict.fromkeys([*live, *unbooked]) if id not in meters]
+    over = await ports.history.over(unmetered) if unmetered else []
+    return _Books(meters, tuple(unbooked), frozenset(over))

@@ -64,6 +64,9 @@ class History(Protocol):
     async def open_meters(self, limit: int, after: str = "") -> list[Meter]:
         """All meters that are not over, in pages: by instance, after one. Consistent."""
 
+    async def over(self, ids: Sequence[str]) -> list[str]:
+        """Those of these instances whose meters are over: they are booked to their end. Consistent."""
+
     async def unbooked(self, limit: int) -> list[str]:
         """Instances that have ended and whose last booking has not landed. The index may lag: it names a machine some
         time after its end, or once more after its last booking."""
@@ -114,6 +117,9 @@ class NoHistory:
         return {}
 
     async def open_meters(self, limit: int, after: str = "") -> list[Meter]:
+        return []
+
+    async def over(self, ids: Sequence[str]) -> list[str]:
         return []
 
     async def unbooked(self, limit: int) -> list[str]:

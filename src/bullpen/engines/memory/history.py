@@ -100,6 +100,11 @@ class MemoryHistory:
         meters = self._ledger.meters
         return list(islice((meters[id] for id in sorted(meters) if id > after and not meters[id].over), limit))
 
+    @request("history.over")
+    def over(self, ids: Sequence[str]) -> list[str]:
+        meters = self._ledger.meters
+        return [id for id in dict.fromkeys(ids) if id in meters and meters[id].over]
+
     @request("history.unbooked")
     def unbooked(self, limit: int) -> list[str]:
         return list(islice(self._tables.unbooked, limit))

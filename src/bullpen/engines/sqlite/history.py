@@ -39,6 +39,7 @@ ACTIONS = f"SELECT number, {_NOTE} FROM activity_notes WHERE number < ? ORDER BY
 _METER = "instance_id, revision, until, owner, version, run_id, repository"
 METER = f"SELECT {_METER} FROM meters WHERE instance_id = ? AND over = 0"
 OPEN_METERS = f"SELECT {_METER} FROM meters WHERE over = 0 AND instance_id > ? ORDER BY instance_id LIMIT ?"
+OVER = "SELECT instance_id FROM meters WHERE instance_id = ? AND over = 1"
 UNBOOKED = "SELECT id FROM instances WHERE purge_at IS NOT NULL AND booked = 0 ORDER BY purge_at LIMIT ?"
 FIRST = f"INSERT INTO meters ({_METER}, over) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 NEXT = (
@@ -128,13 +129,13 @@ class SqliteHistory(SqlitePort):
         return HistoryPage(tuple(found), str(place) if len(rows) >= limit and place > 1 else "")
 
     async def meters(self, ids: Sequence[str]) -> dict[str, Meter]:
-        def read(snapshot: Snapshot) -> list[Row | None]:
-            return [snapshot.execute(METER, (id_,)).fetchone() for id_ in dict.fromkeys(ids)]
-
-        return {row[0]: _meter(row) for row in await self._database.read(read) if row is not None}
+        return {row[0]: _meter(row) for row in await self._of_each(METER, ids)}
 
     async def open_meters(self, limit: int, after: str = "") -> list[Meter]:
         return [_meter(row) for row in await self._rows(OPEN_METERS, after, limit)]
+
+    async def over(self, ids: Sequence[str]) -> list[str]:
+        return [id_ for (id_,) in await self._of_each(OVER, ids)]
 
     async def unbooked(self, limit: int) -> list[str]:
         return [id_ for (id_,) in await self._rows(UNBOOKED, limit)]
@@ -161,6 +162,14 @@ class SqliteHistory(SqlitePort):
             return gone + sum(transaction.execute(statement, (kept,)).rowcount for statement, kept in TOO_MANY)
 
         return await self._database.write(forget)
+
+    async def _of_each(self, statement: str, ids: Sequence[str]) -> list[Row]:
+        """The row of each instance that has one, all from one moment."""
+
+        def read(snapshot: Snapshot) -> list[Row | None]:
+            return [snapshot.execute(statement, (id_,)).fetchone() for id_ in dict.fromkeys(ids)]
+
+        return [row for row in await self._database.read(read) if row is not None]
 
 
 def _book(transaction: Transaction, some: Sequence[Booking]) -> list[bool]:

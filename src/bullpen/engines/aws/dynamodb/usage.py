@@ -63,6 +63,10 @@ class DynamoUsage:
         walk = self._table.walk(("PK", f"TYPE#{METER}"), ("SK", ">", f"ID#{after}"), page=limit)
         return [meter for item in await walk.first(limit) if (meter := _meter(item)) is not None]
 
+    async def over(self, ids: Sequence[str]) -> list[str]:
+        keys = [raw_key(METER_OVER, id) for id in dict.fromkeys(ids)]
+        return [raw_id(item) for item in await self._table.get_many(keys)] if keys else []
+
     async def unbooked(self, limit: int) -> list[str]:
         walk = self._table.walk(("todoKey", ENDED), index="todo", page=limit)
         return [id_of(Instance, item) for item in await walk.first(limit)]
@@ -73,7 +77,7 @@ class DynamoUsage:
             landed |= await self._book(portion)
         over = [one.after.instance_id for one in bookings if one.after.over]
         lost = [id for id in over if not landed[id]]
-        await self._take_off([*(id for id in over if landed[id]), *await self._over(lost)])
+        await self._take_off([*(id for id in over if landed[id]), *await self.over(lost)])
         return [landed[one.after.instance_id] for one in bookings]
 
     async def usage(self, since: datetime, until: datetime, limit: int, after: str = "") -> HistoryPage[UsageRow]:
@@ -153,12 +157,6 @@ class DynamoUsage:
         writes += f" ADD {expression.name('micros')} {expression.value(number(row.microseconds))}"
         key = raw_key(f"{USAGE}#{partition(row.hour)}", f"{_hour(row.hour)}#{rest}")
         return expression.request(key, UpdateExpression=writes)
-
-    async def _over(self, ids: Sequence[str]) -> list[str]:
-        """Those of these machines that another process has booked to their end."""
-        if not ids:
-            return []
-        return [raw_id(item) for item in await self._table.get_many([raw_key(METER_OVER, id) for id in ids])]
 
     async def _take_off(self, ids: Sequence[str]) -> None:
         """Take instances off the list of those that are not booked. A record that is gone is not made again."""
