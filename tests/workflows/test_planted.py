@@ -204,8 +204,8 @@ def one_look_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 
 def runners_are_not_provided_first(patch: pytest.MonkeyPatch) -> None:
-    async def provide(self: Rescue, lost: Any) -> str:
-        return ""
+    async def provide(self: Rescue, lost: Any) -> None:
+        return None
 
     patch.setattr(Rescue, "_provide", provide)
 

@@ -2,7 +2,8 @@
 
 They get replacements, as many as wait and at most as many as were asked for. If none can be provisioned and the
 repository is opted in, the run is cancelled once none of its other jobs is in progress: it fails visibly instead of
-waiting in vain. Otherwise it raises an alarm, and the next pass tries again.
+waiting in vain. Otherwise it raises an alarm, and the next pass tries again. While an operator has paused their class,
+jobs wait, and no run is cancelled.
 
 Where lost jobs were run again, the jobs that need them come later, and may wait for labels that were released in
 between. These labels get their runners in the same way, until the run has completed once more.
@@ -129,10 +130,10 @@ class RunnerReplacement:
         time = asyncio.get_running_loop().time()
         self._refused = {name: one for name, one in self._refused.items() if one.until > time - FORGOTTEN}
         before = self._refused.pop(label, None)
-        if refusal is not None:
+        if refusal is not None and not refusal.is_paused:
             pause = min(before.pause * 2, LONGEST_PAUSE) if before is not None else FIRST_PAUSE
             self._refused[label] = RefusedLabel(refusal, pause, time + pause)
-        elif count:
+        elif count and refusal is None:
             self._report.note("lost runners replaced", **of_run(run), label=label, runners=count)
         return refusal
 
@@ -141,9 +142,11 @@ class RunnerReplacement:
     ) -> None:
         dead = [loss for loss in held.losses if self._machines.is_gone(loss)]
         in_progress = [job for job in jobs if _goes_on(run, job, held) and not any(loss.had(job) for loss in dead)]
-        opted = opted_in(self._settings, run.repository)
+        opted = opted_in(self._settings, run.repository) and not refusal.is_paused
         effect = "they wait: the repository is not in github.rescue"
-        if opted and in_progress:
+        if refusal.is_paused:
+            effect = "they wait for the resume"
+        elif opted and in_progress:
             effect = "the run is cancelled if that is still so when its other jobs have ended"
         elif opted:
             await self._ports.workflows.cancel(run.repository, run.run)

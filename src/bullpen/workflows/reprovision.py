@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from bullpen.concurrency import on_event
 from bullpen.config import Settings
-from bullpen.errors import ConfigError, Outdated, Unavailable
+from bullpen.errors import ConfigError, FailureCause, Outdated, Unavailable
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import label as labels
+from bullpen.model.hold import paused_by, words_of
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, Provision
 from bullpen.model.scale_set import set_of_run_id
@@ -29,9 +30,10 @@ PATIENCE = 240.0  # seconds for one provision: a machine boots in less, and othe
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a label gets no runners."""
+    """Why a label gets no runners. With `is_paused` it gets them after the resume: no job is given up for it."""
 
     reason: str
+    is_paused: bool = False
 
 
 @dataclass(slots=True)
@@ -94,6 +96,9 @@ class RunnerProvider:
         models = await self._models(label) or await self._ports.records.told_provisions(label, 1)
         if not models:
             return Refusal("the records of its provisions are purged, so its runners cannot be provisioned again")
+        pauses = await self._ports.records.pauses()
+        if (pause := paused_by(pauses, models[0].needs.resource_class)) is not None:
+            return Refusal(words_of(pause), is_paused=True)  # without the record that a provision leaves
         try:
             outcome = await self._provision(self._like(models[0], label, count))
         except Outdated:
@@ -108,7 +113,7 @@ class RunnerProvider:
         if decided is not None and decided.reason != outcome.reason:
             # Another process ended it, for another reason: it released the label.
             raise Unavailable(f"label {label} has no runners yet: {outcome.reason}")
-        return Refusal(outcome.reason)
+        return Refusal(outcome.reason, is_paused=outcome.cause is FailureCause.PAUSED)
 
     async def _models(self, label: str) -> list[Provision]:
         """The provisions that gave a label its runners, the newest first. Jobs that are run again may wait for the

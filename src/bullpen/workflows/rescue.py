@@ -9,6 +9,7 @@ in progress. Then all losses of this attempt are judged together:
     job ended
     it was cancelled                           by a user; unless its machine had announced an interruption
     the threshold of its instance had passed   it was ended for that, and would be ended again
+    their class is paused                      they wait for the resume
     it must not be repeated                    not opted in, too many attempts, an environment, other failures: it is
                                                left as it is, with an alarm
     otherwise                                  new runners first, because no other process provides them; then one
@@ -27,7 +28,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 
 from bullpen.config import Settings
@@ -39,7 +40,7 @@ from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.alerts import ReportCollector
 from bullpen.workflows.holdings import RunHoldings
 from bullpen.workflows.machine_state import MachineState, MachineStates
-from bullpen.workflows.reprovision import RunnerProvider
+from bullpen.workflows.reprovision import Refusal, RunnerProvider
 from bullpen.workflows.settle_losses import settle_losses
 
 BY = "rescue"
@@ -192,7 +193,11 @@ class Rescue:
         refusal = await self._objection(run, jobs, lost)
         if not refusal:
             await self._runners.give_back_used(held.labels)
-            refusal = await self._provide(list(lost.values()))
+            refused = await self._provide(list(lost.values()))
+            if refused is not None and refused.is_paused:
+                self._report.alarm("lost jobs wait for the resume", **of_run(run), jobs=names, reason=refused.reason)
+                return RescueStatus.WAITS
+            refusal = refused.reason if refused is not None else ""
         if not refusal:
             now = await self._ports.workflows.run(run.repository, run.run)
             if (now.attempt, now.completed) != (run.attempt, True):
@@ -236,13 +241,13 @@ class Rescue:
             return f"deployments are never repeated: {_names(bound)} have an environment"
         return ""
 
-    async def _provide(self, lost: Sequence[WorkerLoss]) -> str:
-        """Why the labels of the lost jobs get no runners; empty if they have them."""
+    async def _provide(self, lost: Sequence[WorkerLoss]) -> Refusal | None:
+        """Why the labels of the lost jobs get no runners; None if they have them."""
         for label, count in Counter(loss.label for loss in lost).items():
             refusal = await self._runners.provide(label, count)
             if refusal is not None:
-                return f"label {label} gets no runners: {refusal.reason}"
-        return ""
+                return replace(refusal, reason=f"label {label} gets no runners: {refusal.reason}")
+        return None
 
 
 def opted_in(settings: Settings, repository: str) -> bool:
