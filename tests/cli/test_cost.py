@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.cli.cost import cost_text
 from bullpen.config import Settings
 from bullpen.model.ticket import UsageClass
 from bullpen.model.usage import Booking, Meter, Owner, UsageRow
+from bullpen.schema.cost import AmountAnswer, CostAnswer, CostRowAnswer, OwnersAnswer, OwnerSeconds
 from bullpen.wiring import opened
 from command_line import CommandLine
 
@@ -62,6 +64,37 @@ def test_the_table_has_a_row_for_each_repository_and_the_total(bullpen: CommandL
     assert "nothing is known before" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("reused", "saved", "said"),
+    [
+        (1, 20.0, "reuse: 1 runner without a boot, 60s avoided, less 40s idle: saved 20s, 0.0010 USD"),
+        (2, -20.0, "reuse: 2 runners without a boot, 60s avoided, less 40s idle: cost 20s, 0.0010 USD"),
+        (0, -40.0, "reuse: no runner was reused; machines were idle for 40s"),
+        (2, None, "reuse: what it saved is not known, because no boot of a machine is known"),
+    ],
+)
+def test_what_reuse_saved_is_a_sentence(reused: int, saved: float | None, said: str) -> None:
+    none, idle = AmountAnswer(0.0, 0.0), AmountAnswer(40.0, 0.002)
+    found = CostAnswer(
+        since="2026-11-19T00:00:00Z",
+        until="2026-11-19T01:00:00Z",
+        data_since=None,
+        by="run",
+        total=idle,
+        owners=OwnersAnswer(none, idle, none, none),
+        rows=[CostRowAnswer("(no run)", OwnerSeconds(0.0, 40.0, 0.0, 0.0), 40.0, 0.002)],
+        more_rows=0,
+        machines=idle,
+        types=[],
+        missing_prices=[],
+        reused=reused,
+        avoided_seconds=None if saved is None else 60.0,
+        saved_seconds=saved,
+        saved_money=None if saved is None else saved / 20_000,
+    )
+    assert cost_text(found, 100).splitlines()[-1] == said
+
+
 def test_csv_has_seconds_and_usd(bullpen: CommandLine) -> None:
     books(*SOME)
     ran = bullpen("cost", "--csv", "--by", "run")
@@ -102,7 +135,7 @@ def test_a_range_without_data_says_so(bullpen: CommandLine) -> None:
         (("--since", "1d", "--until", "2d"), "--since '1d': must be before --until"),
         (("--since", "2099-01-01"), "must be before now"),
         (("--by", "moon"), "'moon' is not one of"),
-        (("--csv", "--json"), "--csv and --json: name one of them"),
+        (("--csv", "--json"), "--csv and --json: name only one of them"),
         (("--set", 'history.prices={"m5.large"=-1}'), "history.prices"),
         (("--set", 'history.prices={"m5 large"=1}'), "must be an instance type"),
         (("--set", "history.keep=0"), "history.keep = 0: must be a whole number from 1 to 400"),

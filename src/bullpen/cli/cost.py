@@ -8,7 +8,7 @@ import click
 
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, legible, print_json, say
-from bullpen.cli.text import cut, duration, table
+from bullpen.cli.text import cut, duration, plural, table
 from bullpen.errors import ConfigError
 from bullpen.schema.cost import CostAnswer, CostRowAnswer
 
@@ -46,7 +46,7 @@ def command(given: PoolOptions, since: str, until: str, by: str, as_csv: bool) -
     Changes nothing.
     """
     if as_csv and given.as_json:
-        raise ConfigError("--csv and --json: name one of them", field="--csv")
+        raise ConfigError("--csv and --json: name only one of them", field="--csv")
     found = given.target().query(lambda pool: pool.cost(since, until, by))
     if given.as_json:
         print_json(found)
@@ -115,10 +115,10 @@ def _saved(found: CostAnswer) -> str:
     if found.avoided_seconds is None or found.saved_seconds is None or found.saved_money is None:
         return "reuse: what it saved is not known, because no boot of a machine is known"
     if not found.reused:
-        return f"reuse: no runner was reused; {duration(found.owners.idle.seconds)} idle"
+        return f"reuse: no runner was reused; machines were idle for {duration(found.owners.idle.seconds)}"
     verb = "saved" if found.saved_seconds >= 0 else "cost"
     return (
-        f"reuse: {found.reused} runners without a boot, about {duration(found.avoided_seconds)}, less"
+        f"reuse: {plural(found.reused, 'runner')} without a boot, {duration(found.avoided_seconds)} avoided, less"
         f" {duration(found.owners.idle.seconds)} idle: {verb} {duration(abs(found.saved_seconds))},"
         f" {usd(abs(found.saved_money))} USD"
     )

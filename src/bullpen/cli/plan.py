@@ -6,7 +6,7 @@ from bullpen.cli.arguments import checked_request
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, print_json, say
 from bullpen.cli.plan_text import plan_text
-from bullpen.cli.provision import count_option, runner_options
+from bullpen.cli.provision import request_options
 
 EPILOG = """
 \b
@@ -21,28 +21,7 @@ another.
 
 
 @click.command("plan", epilog=EPILOG)
-@click.option(
-    "--run-id",
-    required=True,
-    metavar="ID",
-    help="Id of the run, which is also the label of its runners; or the URL of its page.",
-)
-@count_option
-@click.option(
-    "--repository",
-    default="",
-    metavar="OWNER/NAME",
-    help="Repository of the run; jobs of other repositories are refused.",
-)
-@click.option(
-    "--label-by",
-    default="run",
-    show_default=True,
-    metavar="run|attempt|class|attempt-class",
-    help="Parts of the label.",
-)
-@click.option("--attempt", metavar="N", help="Attempt of the run, for --label-by attempt.")
-@runner_options
+@request_options
 @answering_options
 def command(given: PoolOptions, /, allowed_instance_types: str, **options: str | bool | None) -> int:
     """Show what a provision would do now; change nothing.

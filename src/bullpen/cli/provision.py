@@ -1,6 +1,6 @@
 """`bullpen provision`: N verified runners for a run, or none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
@@ -48,13 +48,45 @@ Exit codes:
 count_option = click.option("--count", required=True, metavar="N", help="Number of runners.")
 
 
+def request_options(function: F) -> F:
+    """Add the options of a provision, from --run-id to --wait."""
+    return _with((*RUN, *RUNNERS), function)
+
+
 def runner_options(function: F) -> F:
     """Add the options that describe the wanted runners, from --resource-class to --wait."""
-    for option in reversed(RUNNERS):
+    return _with(RUNNERS, function)
+
+
+def _with(options: Iterable[Callable[[F], F]], function: F) -> F:
+    for option in reversed(tuple(options)):
         function = option(function)
     return function
 
 
+RUN = (
+    click.option(
+        "--run-id",
+        required=True,
+        metavar="ID",
+        help="Id of the run, which is also the label of its runners; or the URL of its page.",
+    ),
+    count_option,
+    click.option(
+        "--repository",
+        default="",
+        metavar="OWNER/NAME",
+        help="Repository of the run; jobs of other repositories are refused.",
+    ),
+    click.option(
+        "--label-by",
+        default="run",
+        show_default=True,
+        metavar="run|attempt|class|attempt-class",
+        help="Parts of the label.",
+    ),
+    click.option("--attempt", metavar="N", help="Attempt of the run, for --label-by attempt."),
+)
 RUNNERS = (
     click.option(
         "--resource-class", "--class", default="small", show_default=True, metavar="CLASS", help="Class of the runners."
@@ -85,28 +117,7 @@ RUNNERS = (
 
 
 @click.command("provision", epilog=EPILOG)
-@click.option(
-    "--run-id",
-    required=True,
-    metavar="ID",
-    help="Id of the run, which is also the label of its runners; or the URL of its page.",
-)
-@count_option
-@click.option(
-    "--repository",
-    default="",
-    metavar="OWNER/NAME",
-    help="Repository of the run; jobs of other repositories are refused.",
-)
-@click.option(
-    "--label-by",
-    default="run",
-    show_default=True,
-    metavar="run|attempt|class|attempt-class",
-    help="Parts of the label.",
-)
-@click.option("--attempt", metavar="N", help="Attempt of the run, for --label-by attempt.")
-@runner_options
+@request_options
 @answering_options
 def command(given: PoolOptions, /, allowed_instance_types: str, **options: str | bool | None) -> int:
     """Get N verified runners for a run, all or nothing.
