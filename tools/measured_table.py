@@ -1,6 +1,6 @@
 """The measurements that the pages show, from `bench/results.json`: `python tools/measured_table.py` writes them again.
 
-README.md             ten rows that answer what a user asks first, and how many targets are met
+README.md             the rows that answer what a user asks first, and how many targets are met
 docs/benchmarks.md    every row that has a target, the missed ones too, and on AWS what the control plane itself needs;
                       other rows without a target only show how a cost grows
 docs/operating.md     what Bullpen's own requests cost on AWS
@@ -43,14 +43,9 @@ QUESTIONS = (
         "AWS: 50 reused, time beyond their registration, 25 ms added per request",
         "aws: provision warm 50, instant registration, 25 ms added per request: time without registration",
     ),
-    ("AWS: 50 reused, requests to EC2", "aws: provision warm 50, instant registration: requests to EC2"),
     (
         "instances lost when provision is killed at 20 moments",
         "instances lost by kill -9 of provision, pool of 20, at 20 moments",
-    ),
-    (
-        "machines launched while a fitting one was idle for 5 s",
-        "cold launches, 10 races of 4 runs, pool of 80: although a fit was claimable for ≥ 5 s",
     ),
     ("a dead runner is noticed, longest time", "dead worker noticed, lease of 15 s (Bullpen's agents): longest"),
     ("heartbeats that one `serve` stores", "heartbeats over HTTP, 100,000 workers"),
