@@ -90,16 +90,19 @@ class Service:
         self._ports = ports
         self._settings = settings
         self._reloader = reloader
+        self._reloaded = (reloader.settings, reloader.refused) if reloader is not None else None
         self._process = process
         self._setbacks = Setbacks()
         self._liveness = LivenessController(ports, settings, receives=True)
-        self.sets = ScaleSetController(ports, settings, process, on_missing=self._wake_warm)
+        self.activity = ActivityLog(ports, process)
+        self.sets = ScaleSetController(
+            ports, settings, process, on_missing=self._wake_warm, note=partial(self.activity.note, "sets")
+        )
         self.runs = WorkflowController(ports, settings, on_queued=self.sets.note_queued)
         self._cannot: list[Action] = []  # what warming could not do the last time: logged once, not every 5 s
         self._clock = ClockCheck(ports, settings)
         self.counts = ControllerCounts()
         self._bookkeeper = Bookkeeper(ports, settings)
-        self.activity = ActivityLog(ports, process)
         self.offers = OfferSamples()
         duties: tuple[tuple[str, float, Work], ...] = (
             ("infrastructure", 300.0, self._mend),  # first at the start; later only accidents open a gap
@@ -210,6 +213,7 @@ class Service:
     async def _tidy_sources(self) -> None:
         if freed := await tidy(self._ports, self._settings):
             log.info("files of projects removed", bytes=freed)
+            self.activity.note("sources", [Action("remove files", "projects", f"no job needs these {freed} bytes")])
 
     async def _warm(self) -> None:
         live, runner = await every_live(self._ports), PlanRunner()
@@ -240,6 +244,13 @@ class Service:
     async def _read_settings(self) -> None:
         assert self._reloader is not None, "a duty only where there is one"
         self._reloader.reload_if_changed()
+        found = self._reloader.settings, self._reloader.refused
+        (before, refused_before), self._reloaded = self._reloaded or found, found
+        file, (settings, refused) = self._reloader.file, found
+        if settings is not before:
+            self.activity.note("settings", [Action("adopt settings", file, "liveness.* has changed in the file")])
+        if refused and refused != refused_before:
+            self.activity.note("settings", [Action("adopt settings", file, refused, is_done=False)])
 
     async def _reconcile_runs(self) -> None:
         report = await self.runs.run_once()

@@ -53,11 +53,12 @@ def test_every_setting_has_a_reason() -> None:
     assert [row for row in render().splitlines() if row.endswith("|  |")] == []
 
 
-def test_the_glossary_explains_every_action_that_refresh_reports() -> None:
-    sources = [*(ROOT / "src/bullpen/refresh").glob("*.py"), ROOT / "src/bullpen/scale_sets/desired.py"]
+def test_the_glossary_explains_every_action_that_refresh_and_serve_report() -> None:
+    package = ROOT / "src/bullpen"
+    sources = [*package.glob("refresh/*.py"), *package.glob("scale_sets/*.py"), package / "controllers.py"]
     reported = re.compile(r"(?:\bAction|SetAction|_step|_actions)\(\s*\"([a-z ]+)\"")
     named = {name for source in sources for name in reported.findall(source.read_text())}
-    assert {"await and offer", "leave set"} < named
+    assert {"await and offer", "leave set", "engage", "lose worker"} < named
     page = (ROOT / "docs/glossary.md").read_text()
     rows = {word.strip() for row in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE) for word in row.split(",")}
     assert {name for name in named if name not in rows and f"`{name}`" not in page} == set()

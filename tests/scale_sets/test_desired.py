@@ -10,7 +10,7 @@ from builders import see_repository
 from bullpen.errors import PermissionDenied, Refused, Unavailable
 from bullpen.model.scale_set import READY, WANTED, SetRepository
 from bullpen.ports import RegisteredSet, ScaleSetSpec
-from bullpen.scale_sets.desired import SetAction
+from bullpen.scale_sets.actions import SetAction
 from bullpen.sim.loop import virtual_run
 from fixtures import Failure, a_world, faults, requests
 from scale_sets.desired_sets import (

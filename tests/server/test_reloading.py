@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders import NOW
 from bullpen.config import Liveness, Settings
+from bullpen.controllers import Service
 from bullpen.settings import load
 from bullpen.settings.reloading import Reloader
 from server.fixtures import a_house
@@ -49,6 +52,25 @@ async def test_status_says_what_needs_a_restart_and_what_was_refused(tmp_path: P
         file.write_text("[liveness]\nconfirm = 1\n")
         reloader.reread()
         assert "liveness.confirm" in (await house.ask("GET", "/v1/status")).json()["settings"]["refused"]
+
+
+async def test_settings_that_are_adopted_or_refused_are_in_the_activity(tmp_path: Path) -> None:
+    file = tmp_path / "pool.toml"
+    file.write_text("")
+
+    def read() -> Any:
+        return load({}, config=str(file))
+
+    async with a_house(tmp_path) as house:
+        service = Service(house.ports, Settings(), Reloader(read(), read), process="serve")
+        for text in (LONG, "[liveness]\nconfirm = 1\n", "[liveness]\nconfirm = 1\n"):
+            file.write_text(text)
+            for _ in range(3):  # it is read once it has stopped changing
+                await service._read_settings()
+        await service.activity.flush()
+        refused, adopted = (await house.ports.history.actions(NOW, NOW + timedelta(days=9999), 10)).rows
+        assert (adopted.did, adopted.subject, adopted.is_done) == ("adopt settings", str(file), True)
+        assert (refused.is_done, "liveness.confirm" in refused.reason) == (False, True)
 
 
 # ---- as a real process

@@ -7,7 +7,8 @@ from bullpen.config import Settings
 from bullpen.errors import Outdated, Refused, Unavailable
 from bullpen.ports import Ports
 from bullpen.refresh.action import BY, Action, Plan, PlanReport, alarm
-from bullpen.scale_sets.desired import DesiredSets, SetAction
+from bullpen.scale_sets.actions import SetAction
+from bullpen.scale_sets.desired import DesiredSets
 
 
 async def plans(ports: Ports, settings: Settings, *, adopt: Collection[str] = (), dry_run: bool) -> AsyncIterator[Plan]:
@@ -43,7 +44,7 @@ async def _brought(desired: DesiredSets, name: str) -> PlanReport:
 
 
 def _action(one: SetAction) -> Action:
-    return Action(one.what, one.name, one.reason, one.is_done, kind=one.name)
+    return Action(one.what, one.subject, one.reason, one.is_done, kind=one.subject)
 
 
 def _failed(name: str, failure: Refused | Unavailable) -> Action:

@@ -26,6 +26,7 @@
     refused_versions  machines of a runner version that the CI refuses are retired
     holder            listener, supplier and lease of one set in one process
     controller        all sets of one process
+    actions           what is done about sets and their runners, for the activity
 
 `model.scale_set`, `model.set_session` and `model.set_member` have the records, `ports.ScaleSets` the CI's side.
 """

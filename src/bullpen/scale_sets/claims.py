@@ -13,7 +13,7 @@ from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import provision as provisions
 from bullpen.model import set_member
-from bullpen.model.instance import Instance
+from bullpen.model.instance import Instance, InstanceFate
 from bullpen.model.registration_failure import RegistrationFailure
 from bullpen.model.scale_set import READY, ScaleSet, must_be_ready
 from bullpen.model.ticket import Requirements
@@ -24,6 +24,7 @@ from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.pickup import TicketPickup
 from bullpen.provision.selection import ClaimWorker
+from bullpen.scale_sets.actions import NoteActions, SetAction, unnoted
 from bullpen.scale_sets.session import SessionRecord
 from bullpen.scale_sets.supply import MARGIN
 
@@ -38,7 +39,9 @@ def engaged_until(scale_set: ScaleSet, now: datetime) -> datetime:
     return later(now, scale_set.rules.max_runtime + MARGIN)
 
 
-async def engage(ports: Ports, scale_set: ScaleSet, claimed: Instance, record: SessionRecord) -> Instance | None:
+async def engage(
+    ports: Ports, scale_set: ScaleSet, claimed: Instance, record: SessionRecord, note: NoteActions = unnoted
+) -> Instance | None:
     """Let the CI's jobs have it; None if it was moved meanwhile, the set does not want it any more, or another process
     holds the set by now: only the holder knows how many members the set has."""
     now = ports.clock.now()
@@ -55,6 +58,7 @@ async def engage(ports: Ports, scale_set: ScaleSet, claimed: Instance, record: S
         (landed,) = await ports.records.apply(change, checks=[must_be_ready(scale_set.name), record.fence])
     except Conflict:
         return None
+    note([SetAction("engage", claimed.id, f"set {scale_set.name}: {event.why}")])
     return landed  # type: ignore[no-any-return]
 
 
@@ -69,6 +73,7 @@ class ClaimBurst:
         current: Callable[[], ScaleSet],
         failing: Callable[[], RegistrationFailure | None],
         record: SessionRecord,
+        note: NoteActions = unnoted,
     ) -> None:
         self.open_places = 0  # claims that are neither engaged nor given up, or whose outcome is not known
         self._ports = ports
@@ -78,6 +83,7 @@ class ClaimBurst:
         self._is_refused = False  # a claim could not be engaged
         self._failing = failing
         self._record = record
+        self._note = note
         self._holdings = Holdings(ports)
 
     @property
@@ -113,9 +119,17 @@ class ClaimBurst:
                     await pickup.close()
         finally:
             self.open_places = 0
+            self._note_parted()
         for failure in [one for one in found if isinstance(one, BaseException)]:
             raise failure
         return 0 if self._is_hindered() else sum(one is None for one in found)
+
+    def _note_parted(self) -> None:
+        """What was claimed and did not become a member. What another process moved is not this one's action."""
+        name, holdings = self._set.name, self._holdings
+        ended = [one for one in holdings.discarded if one.outcome is not InstanceFate.NOT_OURS]
+        self._note([SetAction("terminate", one.instance_id, f"set {name}: {one.reason}") for one in ended])
+        self._note([SetAction("roll back", id, f"set {name}: {why}") for id, (_, _, why) in holdings.losers.items()])
 
     def _is_hindered(self) -> bool:
         # A process that was paused: another one may hold the set, and fill its places.
@@ -161,7 +175,7 @@ class ClaimBurst:
         """Its place stays open if it fails: what it claimed may become a member."""
         landed = None
         while landed is None and (member := await worker.select()) is not None:
-            landed = await engage(self._ports, self._current(), member.instance, self._record)
+            landed = await engage(self._ports, self._current(), member.instance, self._record, self._note)
             self._is_refused |= landed is None
             self._holdings.held.pop(member.instance.id, None)
         self.open_places -= 1

@@ -14,6 +14,7 @@ from bullpen.model.scale_set import WANTED, ScaleSet, fits_set
 from bullpen.model.times import later
 from bullpen.model.wait import ExplainedWait, WaitCause, WaitKind
 from bullpen.ports import Ports
+from bullpen.scale_sets.actions import NoteActions, SetAction, unnoted
 from bullpen.scale_sets.desired import DesiredSets
 from bullpen.scale_sets.holder import SetHolder, is_served
 from bullpen.scale_sets.job_tally import JobTally
@@ -50,15 +51,18 @@ class ScaleSetController:
         process: str,
         *,
         on_missing: Callable[[], None] = lambda: None,
+        note: NoteActions = unnoted,
     ) -> None:
         self._ports = ports
         self._settings = settings
         self._process = process
         self._lingers = lingers(settings)
         self._on_missing = on_missing
+        self._note = note
         self._desired = DesiredSets(ports, settings, by=process, holds=self._rounds)
         self._compare_at = 0.0
         self._failed: dict[str, str] = {}
+        self._left: list[SetAction] = []  # what the last comparison left alone: noted once, not every minute
         self._stand_by = StandBy(ports, settings.timings.lease, process)
         self._holders: dict[str, SetHolder] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -146,6 +150,7 @@ class ScaleSetController:
             self._unheard.add(name)
             remedy = "Set liveness.tracking = true until the set is retired."
             log.error("scale set is not served without heartbeats", set=name, remedy=remedy)
+            self._note([SetAction("alarm", name, f"it is not served without heartbeats. {remedy}", is_done=False)])
         return self._tracks
 
     async def stop(self) -> None:
@@ -153,6 +158,7 @@ class ScaleSetController:
         self._is_stopping = True
         self._give_up(self._tasks.values())
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._note([SetAction("give up set", name, "the process ends") for name in self._tasks])
         self._tasks.clear()
         self._holders.clear()
 
@@ -161,11 +167,14 @@ class ScaleSetController:
         report = await self._desired.run_once()
         for action in report.actions:
             if action.is_done:
-                log.info(action.what, set=action.name, reason=action.reason)
+                log.info(action.what, set=action.subject, reason=action.reason)
+        self._note([one for one in report.actions if one.is_done or one not in self._left])
+        self._left = [one for one in report.actions if not one.is_done]
         failed = {name: str(failure) for name, failure in report.failures.items()}
         for name, why in failed.items():
             if self._failed.get(name) != why:
                 log.error("scale set is not as the settings say", set=name, error=why)
+                self._note([SetAction("cannot check set", name, why, is_done=False)])
         self._failed = failed
 
     def _rounds(self) -> dict[str, str]:
@@ -180,6 +189,7 @@ class ScaleSetController:
             remedy, sets = wrong.remedy(self._tables), ", ".join(sorted(known))
             asked = ", ".join(wrong.labels)
             log.error(wrong.what, labels=asked, repository=repository or None, sets=sets, remedy=remedy)
+            self._note([SetAction("alarm", asked, f"{wrong.what}. {remedy}", is_done=False)])
         for name, at in self._queued.take(self._holders, known, time).items():
             self._holders[name].supplier.note_queued(at)
         await self._hints.send(self._queued.left())
@@ -207,6 +217,7 @@ class ScaleSetController:
             if record is None:
                 continue
             log.info("holds scale set", set=name, epoch=record.stored.epoch)
+            self._note([SetAction("hold set", name, "no other process listens to it")])
             holder = self._holders[name] = SetHolder(
                 self._ports,
                 self._settings,
@@ -216,6 +227,7 @@ class ScaleSetController:
                 on_missing=self._on_missing,
                 on_queued=self.note_queued,
                 lists=self._lists,
+                note=self._note,
             )
             holder.listener.tally = self.tally
             holder.heed(paused_by(self._pauses, scale_set.rules.resource_class))
@@ -234,6 +246,7 @@ class ScaleSetController:
         for name in ended:
             holder = self._holders.pop(name)
             del self._tasks[name]
+            self._note([SetAction("give up set", name, holder.why_given_up())])
             if holder.listener.is_missing:
                 self._meet_missing(holder)
             else:  # another process has it, or should try
@@ -255,6 +268,7 @@ class ScaleSetController:
             log.error(
                 "scale set was deleted at the CI", set=one.name, id=one.ci_id, setting=f"{table}.name", remedy=remedy
             )
+            self._note([SetAction("alarm", one.name, f"it was deleted at the CI. {remedy}", is_done=False)])
             self._compare_at = 0.0
         else:
             pause = min(2 * before.pause, LONGEST_MISSING)

@@ -28,6 +28,7 @@ from bullpen.model import scale_set as sets
 from bullpen.model.scale_set import RETIRED, ScaleSet, SetRules
 from bullpen.model.set_session import HELD, SetSession
 from bullpen.ports import Ports, RegisteredSet
+from bullpen.scale_sets.actions import SetAction
 from bullpen.scale_sets.ownership import check_other_groups, find_in_group, is_own, taken
 from bullpen.scale_sets.repository_ids import RepositoryIds
 from bullpen.scale_sets.retirement import members_of
@@ -40,16 +41,6 @@ STEPS = 8  # of one set in one pass; a set that is created, found and corrected 
 LOOK = 1.0  # seconds between two looks at a record that may stand still
 
 log = get_logger("bullpen.scale_sets")
-
-
-@dataclass(frozen=True, slots=True)
-class SetAction:
-    """What is done about a set, and why. `is_done` is False where it is left alone."""
-
-    what: str
-    name: str
-    reason: str
-    is_done: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from bullpen.errors import BullpenError, Outdated
 from bullpen.model.hold import Pause
 from bullpen.model.scale_set import READY, RETIRING, ScaleSet
 from bullpen.ports import Ports
+from bullpen.scale_sets.actions import NoteActions, unnoted
 from bullpen.scale_sets.lapsed_runs import LapsedRuns
 from bullpen.scale_sets.listener import SetListener
 from bullpen.scale_sets.members import MemberState
@@ -33,16 +34,18 @@ class SetHolder:
         on_missing: Callable[[], None],
         on_queued: Callable[[Sequence[str], str], object],
         lists: Callable[[str, bool], bool] = lambda name, is_bare: is_bare,
+        note: NoteActions = unnoted,
     ) -> None:
         """`lists` says whether the holder of this set lists queued jobs, which may have no runner at the moment."""
         self._ports = ports
         self._lease = settings.timings.lease
+        self._was_lost = False
         self.record = record
-        self.listener = SetListener(ports, scale_set, record, self._wake)
+        self.listener = SetListener(ports, scale_set, record, self._wake, note)
         self.listener.table = tables(settings).get(scale_set.name, UNNAMED_TABLE)
         started = self.listener.board.given
         self.supplier = Supplier(
-            ports, settings, scale_set, self.listener, record, started, linger=linger, on_missing=on_missing
+            ports, settings, scale_set, self.listener, record, started, linger=linger, on_missing=on_missing, note=note
         )
         self.listener.rests = self.supplier.may_rest
         self._lapsed = LapsedRuns(ports, self.listener.board)
@@ -64,6 +67,16 @@ class SetHolder:
         self.listener.is_paused = pause is not None
         self.supplier.heed(pause)
 
+    def why_given_up(self) -> str:
+        """After the end of `run`."""
+        if self.listener.is_missing:
+            return "the CI does not have it any more"
+        if self._was_lost:
+            return "another process holds it"
+        if trouble := self.listener.trouble():
+            return f"the CI does not answer: {trouble}"
+        return "it is not served any more" if not is_served(self.scale_set) else "its work ended"
+
     async def run(self) -> None:
         """Hold the set until it is cancelled, lost or missing, or the CI does not answer; then give it up."""
         loop = asyncio.get_running_loop()
@@ -78,6 +91,7 @@ class SetHolder:
             for task in work:
                 task.cancel()
             results = await asyncio.gather(*work, return_exceptions=True)
+            self._was_lost = self.record.is_lost
             await self._give_up()
         for result in results:
             if isinstance(result, Outdated) or (

@@ -34,6 +34,7 @@ from bullpen.model.scale_set import RETIRING, ScaleSet
 from bullpen.model.set_session import JobCounts, WaitingJob
 from bullpen.ports import MessageSession, Ports, SetMessage, SetStatistics
 from bullpen.ports.demand import JobDemand
+from bullpen.scale_sets.actions import NoteActions, SetAction, unnoted
 from bullpen.scale_sets.job_board import JobBoard, leaves_waiting
 from bullpen.scale_sets.job_tally import JobTally
 from bullpen.scale_sets.offers import JobOffers, acquire
@@ -59,7 +60,14 @@ log = get_logger("bullpen.scale_sets")
 class SetListener:
     """A `Demand`. `on_news` is called after each change of it."""
 
-    def __init__(self, ports: Ports, scale_set: ScaleSet, record: SessionRecord, on_news: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        scale_set: ScaleSet,
+        record: SessionRecord,
+        on_news: Callable[[], None],
+        note: NoteActions = unnoted,
+    ) -> None:
         self._ports = ports
         self.scale_set = scale_set
         self.record = record
@@ -70,6 +78,7 @@ class SetListener:
         self.tally = JobTally()
         self.statistics: SetStatistics | None = None  # the last ones that could be read
         self._on_news = on_news
+        self._note = note
         self._session: MessageSession | None = None
         self._last = 0
         self._demand: JobDemand | None = None
@@ -187,6 +196,7 @@ class SetListener:
             self._count(session.statistics, assigns=False)
         self._on_news()
         log.info("listens to scale set", set=self.name, session=session.id)
+        self._note([SetAction("listen", self.name, "the CI opened a session of messages")])
         if session.statistics is not None:
             await self._acquire(session, session.statistics)  # what the holder before had no room for
 
@@ -250,6 +260,8 @@ class SetListener:
                 again = exc.retry_after if isinstance(exc, Throttled) else 0.0
                 self._acquire_at = self._time() + max(again, LONGEST_BACKOFF)
             return
+        if report.acquired:
+            self._note([SetAction("acquire jobs", self.name, f"the CI offered {report.acquired}, and it has room")])
         if report.refusal is not None:
             self._report_unacquired(report.refusal)
         elif report.has_asked:
@@ -258,8 +270,11 @@ class SetListener:
             self._acquire_at = self._time() + LONGEST_BACKOFF
 
     def _report_unacquired(self, failure: BullpenError) -> None:
-        level = log.debug if str(failure) == self._unacquired else log.error
+        is_known = str(failure) == self._unacquired
+        level = log.debug if is_known else log.error
         level("jobs of scale set cannot be acquired", set=self.name, error=failure)
+        if not is_known:
+            self._note([SetAction("acquire jobs", self.name, str(failure), is_done=False)])
         self._unacquired = str(failure)
 
     async def _acknowledge(self, session: MessageSession) -> None:
@@ -333,8 +348,11 @@ class SetListener:
         self._failing_since = self._time() if self._failing_since is None else self._failing_since
         self._is_limited = isinstance(failure, Throttled)
         why = str(failure)
-        level = log.debug if self.record.stored.why == why else log.warning
+        is_known = self.record.stored.why == why[: sessions.WHY_LIMIT]
+        level = log.debug if is_known else log.warning
         level("cannot listen to scale set", set=self.name, error=why)
+        if not is_known:
+            self._note([SetAction("listen", self.name, why, is_done=False)])
         if not self._alarmed and self.failing_for() >= ALARMED_AFTER:
             self._alarmed = True
             log.error("scale set has no listener", set=self.name, seconds=round(self.failing_for()), error=why)

@@ -17,6 +17,7 @@ from bullpen.model.scale_set import ScaleSet
 from bullpen.model.served_set import mismatch
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports, Removal
+from bullpen.scale_sets.actions import NoteActions, SetAction, unnoted
 from bullpen.scale_sets.claims import engaged_until
 from bullpen.scale_sets.members import SetMember
 from bullpen.structured_log import get_logger
@@ -29,11 +30,20 @@ log = get_logger("bullpen.scale_sets")
 class MemberChanges:
     """All are conditional on the records: a process that lost the set meanwhile does no harm."""
 
-    def __init__(self, ports: Ports, settings: Settings, current: Callable[[], ScaleSet], *, by: str) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        current: Callable[[], ScaleSet],
+        *,
+        by: str,
+        note: NoteActions = unnoted,
+    ) -> None:
         self._ports = ports
         self._settings = settings
         self._current = current
         self._by = by
+        self._note = note
         self._doubtful: dict[str, int] = {}  # ids of registrations that may have been removed, by instance
 
     def doubtful(self, members: Sequence[SetMember]) -> list[SetMember]:
@@ -69,7 +79,9 @@ class MemberChanges:
             )
             with suppress(Conflict):
                 await self._ports.records.apply(set_member.recall(one, event))
-                log.warning("runner of scale set registers again", set=self._current().name, instance=one.id, why=why)
+                name = self._current().name
+                log.warning("runner of scale set registers again", set=name, instance=one.id, why=why)
+                self._note([SetAction("recall", one.id, f"set {name}: {why}")])
             self._doubtful.pop(one.id, None)
         if failure is not None:
             raise failure
@@ -86,20 +98,17 @@ class MemberChanges:
         now, timings = self._ports.clock.now(), self._settings.timings
         served = self._current()
         needs = self._settings.set_requirements(served.rules)
+        why = [mismatch(one, served, needs) or "surplus" for one in free]
         changes = [
             lifecycle.give_back(
-                self._ports,
-                self._settings,
-                one,
-                now,
-                self._by,
-                mismatch(one, served, needs) or "surplus",
-                lasts=timings.cleaning + WITHDRAWAL,
+                self._ports, self._settings, one, now, self._by, reason, lasts=timings.cleaning + WITHDRAWAL
             )
-            for one in free
+            for one, reason in zip(free, why, strict=True)
         ]
         if changes:
-            await self._ports.records.apply_each(changes)
+            landed = await self._ports.records.apply_each(changes)
+            given = [(one.id, why[at]) for at, one in enumerate(landed) if isinstance(one, Instance)]
+            self._note([SetAction("give back", id, f"set {served.name}: {reason}") for id, reason in given])
 
     async def _deregistered(self, members: Sequence[SetMember]) -> tuple[list[Instance], BullpenError | None]:
         """Those whose registration the CI has removed: it knows of no job there. Beside them the first failure, if a

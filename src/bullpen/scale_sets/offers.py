@@ -31,9 +31,10 @@ COUNTED_AFTER = 60.0  # seconds: a message that comes so long after an acquisiti
 
 @dataclass(frozen=True, slots=True)
 class AcquireReport:
-    """`has_asked` says whether there was any offer to ask for, and `refusal` is the last one. If `gave_up`, the next
-    offers would be refused, too."""
+    """`acquired` counts the offers that are the set's now, `has_asked` says whether there was any offer to ask for, and
+    `refusal` is the last one. If `gave_up`, the next offers would be refused, too."""
 
+    acquired: int
     has_asked: bool
     refusal: Refused | None = None
     gave_up: bool = False
@@ -94,7 +95,7 @@ async def acquire(
     """Acquire until the set is full or no offer is left. An offer that the CI refuses alone stays for the next time.
     Raise Unavailable and SessionGone at once."""
     time = asyncio.get_running_loop().time
-    refused, calls, has_succeeded = set[int](), 0, False
+    refused, calls, has_succeeded, count = set[int](), 0, False, 0
     refusal: Refused | None = None
     while calls < MOST_CALLS and (has_succeeded or len(refused) < MOST_REFUSED):
         if not (requests := offers.affordable(scale_set, counts, time(), refused)):
@@ -111,5 +112,6 @@ async def acquire(
             refused |= set(requests) if len(requests) == 1 else set()
         else:
             has_succeeded = True
+            count += len(acquired)
             offers.close(requests, acquired, time())
-    return AcquireReport(calls > 0, refusal, gave_up=not has_succeeded and len(refused) >= MOST_REFUSED)
+    return AcquireReport(count, calls > 0, refusal, gave_up=not has_succeeded and len(refused) >= MOST_REFUSED)

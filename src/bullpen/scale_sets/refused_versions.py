@@ -20,6 +20,7 @@ from bullpen.pool import lifecycle
 from bullpen.pool.live_instances import every_live
 from bullpen.pool.runner_versions import YOUNG, advice, is_young, version_of
 from bullpen.ports import Ports
+from bullpen.scale_sets.actions import NoteActions, SetAction, unnoted
 from bullpen.structured_log import get_logger
 
 AGAIN = 60.0  # seconds between two looks for machines of a refused version: those that are cleaned come on offer later
@@ -28,11 +29,14 @@ log = get_logger("bullpen.scale_sets")
 
 
 class RefusedVersions:
-    def __init__(self, ports: Ports, settings: Settings, set_name: str, *, by: str) -> None:
+    def __init__(
+        self, ports: Ports, settings: Settings, set_name: str, *, by: str, note: NoteActions = unnoted
+    ) -> None:
         self._ports = ports
         self._settings = settings
         self._set_name = set_name
         self._by = by
+        self._note = note
         self._seen_at: dict[str, float] = {}  # by version: when a machine last had it, by the event loop
         self._young_until: dict[str, datetime] = {}  # by version: as long, new machines are known to have it
         self._news: dict[str, str] = {}  # versions of machines that failed since the last look, by instance
@@ -83,6 +87,7 @@ class RefusedVersions:
             log.warning("instance retired", set=self._set_name, instance=id, why=reason)
         if why:
             await lifecycle.expire_and_terminate(self._ports, self._settings, [*condemned, *failed], why, by=self._by)
+            self._note([SetAction("terminate", id, f"set {self._set_name}: {reason}") for id, reason in why.items()])
 
     def _hinder(self, now: datetime, *, has_others: bool) -> None:
         """Nothing helps while new machines have a refused version, unless some on offer have another one."""

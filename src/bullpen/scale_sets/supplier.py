@@ -22,6 +22,7 @@ from bullpen.model.signal import Kind
 from bullpen.ports import Ports
 from bullpen.ports.demand import Demand
 from bullpen.provision.launch_report import LaunchReport
+from bullpen.scale_sets.actions import NoteActions, SetAction, unnoted
 from bullpen.scale_sets.claims import ClaimBurst, engage
 from bullpen.scale_sets.member_changes import MemberChanges
 from bullpen.scale_sets.members import MemberState, MemberWatch, SetMember, runners_at_work
@@ -57,6 +58,7 @@ class Supplier:
         *,
         linger: float,
         on_missing: Callable[[], None],
+        note: NoteActions = unnoted,
     ) -> None:
         self._ports = ports
         self._settings = settings
@@ -66,6 +68,7 @@ class Supplier:
         self._started = started
         self.linger = linger
         self._on_missing = on_missing
+        self._note_actions = note
         phantom = record.stored.phantom
         # Since when is not known: from now on, one job that was queued before ends it.
         self._memory = SupplyMemory(phantom, ports.clock.now() if phantom else None)
@@ -79,8 +82,8 @@ class Supplier:
         self._claim_at = 0.0  # not before: a pool that had nothing a moment ago has nothing now
         self._tidy_at = 0.0
         self._dropped = record.stored.dropped
-        self._changes = MemberChanges(ports, settings, lambda: self._set, by=record.by)
-        self._versions = RefusedVersions(ports, settings, scale_set.name, by=record.by)
+        self._changes = MemberChanges(ports, settings, lambda: self._set, by=record.by, note=note)
+        self._versions = RefusedVersions(ports, settings, scale_set.name, by=record.by, note=note)
         self.members: list[SetMember] = []
         self.plan: SupplyPlan | None = None
 
@@ -169,6 +172,7 @@ class Supplier:
         for alarm in self._waits.note(self._demand.waiting(now), waiting, self._why(made, lacking), now):
             level = log.error if alarm.is_final else log.warning
             level("job of scale set waits", set=self._set.name, what=alarm.what)
+            self._note_actions([SetAction("alarm", self._set.name, alarm.what, is_done=False)])
         if claims and loop.time() >= self._claim_at:
             self._begin(claims)
         by_id = {one.id: one for one in members}
@@ -207,6 +211,7 @@ class Supplier:
             lambda: self._set,
             self._failing,
             self._record,
+            self._note_actions,
         )
         burst.open_places = count  # before its task begins
         task = asyncio.get_running_loop().create_task(burst.run(count, self.wake))
@@ -253,7 +258,7 @@ class Supplier:
                 if room <= 0:
                     break
                 room -= 1
-                await engage(self._ports, scale_set, one, self._record)
+                await engage(self._ports, scale_set, one, self._record, self._note_actions)
 
     async def recall_idle(self, why: str) -> None:
         """Let every member that waits register again."""
