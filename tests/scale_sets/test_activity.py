@@ -134,7 +134,12 @@ async def test_the_activity_of_sets_costs_a_write_every_few_seconds_at_most() ->
     """And none where nothing happens."""
     async with a_set_world(settings_of(min=2)) as world:
         made: list[Ports] = []
-        serve(world, between=lambda ports: made.append(ports) or ports)  # type: ignore[func-returns-value]
+
+        def watched(ports: Ports) -> Ports:
+            made.append(ports)
+            return ports
+
+        serve(world, between=watched)
         await asyncio.sleep(300)
         before = made[0].history._faults.requests["history.note_actions"]  # type: ignore[attr-defined]
         await asyncio.sleep(600)
@@ -182,7 +187,7 @@ async def test_a_ci_that_does_not_answer_a_set_is_in_the_activity_once() -> None
 
         listener = await a_listener(world)
         listener._note = done.extend
-        listener._ports = replace(listener._ports, scale_sets=Spy(listener._ports.scale_sets, open=fails))  # type: ignore[arg-type]
+        listener._ports = replace(listener._ports, scale_sets=Spy(listener._ports.scale_sets, open=fails))
         task = asyncio.create_task(listener.run())
         await asyncio.sleep(60)
         task.cancel()
