@@ -186,6 +186,25 @@ def test_a_server_shows_the_same(home: Path) -> None:
         terminal.assert_restored()
 
 
+def test_a_server_that_is_lost_and_found_is_seen(home: Path) -> None:
+    with (
+        a_server(home) as served,
+        EmulatedTerminal([*PROGRAM, "top", "--server", served.url], home.parent) as terminal,
+    ):
+        terminal.until_text("q quit")
+        served.process.send_signal(signal.SIGSTOP)
+        try:
+            terminal.until_text("the rows are from before")  # long before a client stops to try again
+            assert "not read" not in terminal.picture.lines[-1]
+            terminal.press("3")
+            terminal.until_text("i-0000")
+        finally:
+            served.process.send_signal(signal.SIGCONT)
+        terminal.until_text("q quit")
+        terminal.press("q")
+        assert terminal.ended() == 0
+
+
 # ---- no terminal
 
 

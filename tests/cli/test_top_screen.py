@@ -212,6 +212,16 @@ def test_trouble_is_shown_and_ends_with_the_next_answer() -> None:
     assert lines(top)[-1].startswith("q quit")
 
 
+def test_rows_that_a_slow_answer_leaves_old_are_called_so() -> None:
+    top = a_screen()
+    top.silent_for = 4.9
+    assert lines(top)[-1].startswith("q quit")
+    top.silent_for = 7.2
+    assert lines(top)[-1] == "no answer for 7 s: the rows are from before"
+    top.trouble = "not read: the server is away"
+    assert lines(top)[-1] == "not read: the server is away"
+
+
 # ---- size
 
 

@@ -1,5 +1,7 @@
 """No secret leaves in evidence: those that are known, and those that have the form of one."""
 
+import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,14 @@ from bullpen.evidence.scrub import Scrubber, known_secrets
 from bullpen.settings.redaction import HIDDEN
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA75V\nqL2Zk0aa\n-----END RSA PRIVATE KEY-----"
+JIT = base64.b64encode(
+    json.dumps({".runner": "e30=" * 20, ".credentials": "e30=" * 20}, separators=(",", ":")).encode()
+)
+"""As GitHub makes it: a JSON of files by name, which begin with a dot."""
+
 SECRETS = [
+    JIT.decode(),
+    "LLBF3JGZDX3P5PMEXLND6TS6FCWO6",  # a registration token, from GitHub's documentation
     "ghp_0123456789abcdefghijABCDEFGHIJ012345",
     "ghs_0123456789abcdefghijABCDEFGHIJ012345",
     "github_pat_11ABCDEFG0123456789_abcdefghijklmnop",
@@ -40,6 +49,14 @@ def test_what_has_the_form_of_a_secret_is_hidden(secret: str, around: str) -> No
         ('"client_secret": "abcd1234"', '"client_secret": "(not shown)"'),
         ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", "aws_secret_access_key = (not shown)"),
         ("fetching https://user:pa55word@example.com/x", "fetching https://(not shown)@example.com/x"),
+        ('"password": "two words, and more"', '"password": "(not shown)"'),
+        ("password: 'two words, and more'", "password: '(not shown)'"),
+        (f'"secret": "{"a b" * 1000}"', '"secret": "(not shown)"'),
+        ("encoded_jit_config=abcd1234", "encoded_jit_config=(not shown)"),
+        (r"{\"token\": \"abcd1234", r"{\"token\": \"(not shown)"),
+        ("token%3Dabcd1234", "token%3D(not shown)"),
+        ("clone https://abcd1234abcd1234@example.com/x", "clone https://(not shown)@example.com/x"),
+        ("clone ssh://git@example.com/x", "clone ssh://git@example.com/x"),
         ("the token was refused", "the token was refused"),
         ("see https://example.com:8443/path", "see https://example.com:8443/path"),
     ],

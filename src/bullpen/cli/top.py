@@ -88,6 +88,7 @@ class Terminal:
         self._loop = asyncio.get_running_loop()
         self._explaining: asyncio.Task[None] | None = None
         self._finding: asyncio.Task[None] | None = None  # of waits, when their view is opened
+        self._asked_at: float | None = None  # when the read began that has not ended yet
 
     async def show(self) -> None:
         self._top.update(await self._pool.status())  # first: its errors are printed as those of every command
@@ -104,6 +105,7 @@ class Terminal:
             for number, react in own.items():
                 self._loop.add_signal_handler(number, react)
             while not self._top.quits:
+                self._top.silent_for = 0.0 if self._asked_at is None else self._loop.time() - self._asked_at
                 self._screen.draw(self._top.frame(datetime.now(UTC), self._screen.size))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(EVERY):
@@ -126,13 +128,16 @@ class Terminal:
 
     async def _keep_reading(self) -> None:
         while True:
-            began = self._loop.time()
+            began = self._asked_at = self._loop.time()
+            pause = EVERY
             try:
                 self._top.update(await self._pool.status(), await self._waits())
-            except BullpenError as exc:  # the server or the store may come back
+                pause = max(EVERY, self._loop.time() - began)
+            except BullpenError as exc:  # the server or the store may come back; a client has tried again for a while
                 self._top.trouble = f"not read: {exc}"
+            self._asked_at = None
             self._wake.set()
-            await asyncio.sleep(max(EVERY, self._loop.time() - began))
+            await asyncio.sleep(pause)
             with suppress(BullpenError):
                 await self._pool.wait_for_change(REREAD_AFTER)
 

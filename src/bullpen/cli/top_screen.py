@@ -20,6 +20,7 @@ from bullpen.schema.status import PoolStatus
 
 HEAD, FOOT = 3, 1  # rows above and below the list
 LONGEST_FILTER = 64
+SILENT = 5.0  # seconds of one read after which the rows are called old: a large pool takes one or two
 SENTENCE = 30  # cells of the last column that are enough to understand it
 HINTS = "q quit  tab view  / filter  s sort  enter why  ? help"
 HELP = """\
@@ -58,6 +59,7 @@ class TopScreen:
         self.quits = False
         self.asked = ""
         self.trouble = ""
+        self.silent_for = 0.0  # seconds since the read began that has not ended yet
         self._unicode, self._mark = unicode, ">" if is_marked else ""
         self._found: TopData | None = None
         self._states = [ViewState(view) for view in VIEWS]
@@ -274,6 +276,8 @@ class TopScreen:
             return safe(f"/{self._filter}_", unicode=self._unicode), PLAIN
         if self.trouble:
             return safe(self.trouble, unicode=self._unicode), ALARM
+        if self.silent_for >= SILENT:
+            return f"no answer for {int(self.silent_for)} s: the rows are from before", ALARM
         if self._found is not None and self._found.status.hold:
             return safe(f"no worker is declared lost: {self._found.status.hold}", unicode=self._unicode), ALARM
         return HINTS, PLAIN

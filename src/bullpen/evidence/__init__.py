@@ -70,7 +70,7 @@ class GatheredFiles:
         self._add(name, self._scrubber.log(content), size)
 
     def miss(self, name: str, why: str) -> None:
-        self.missing[name] = self._scrubber.text(why)
+        self.missing[self._scrubber.text(name)] = self._scrubber.text(why)
 
     def _add(self, name: str, content: bytes, size: int | None = None) -> None:
         if any(one.name == name for one in self.files):
@@ -106,18 +106,15 @@ async def gather(ports: Ports, settings: Settings, subject: str, scrubber: Scrub
     await _add_workers(ports, evidence, [one for one in everything if isinstance(one, Worker)])
     await _add_machines(ports, evidence, list(dict.fromkeys(_machines(everything))))
     await _add_jobs(ports, evidence, [one for one in everything if isinstance(one, Job)])
-    made_at = format_time(ports.clock.now())
     manifest = {
-        "subject": subject,
-        "madeAt": made_at,
+        "subject": scrubber.text(subject),
+        "madeAt": format_time(ports.clock.now()),
         "version": __version__,
         "note": NOTE,
         "files": [{"name": one.name, "bytes": len(one.content), "wholeBytes": one.size} for one in evidence.files],
         "missing": [{"name": name, "why": why} for name, why in evidence.missing.items()],
     }
-    # Not with `tree`, which would hide what is called a token: no value here is one.
-    listed = scrubber.text(msgspec.json.encode(manifest).decode()).encode()
-    content = msgspec.json.format(listed) + b"\n"
+    content = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
     return [EvidenceFile("manifest.json", content, len(content)), *evidence.files]
 
 

@@ -22,22 +22,24 @@ FORMS = re.compile(
     | \bgh[a-z]_[A-Za-z0-9]{16,} | \bgithub_pat_[A-Za-z0-9_]{16,}      # GitHub's tokens
     | \bbp[a-z]_[A-Za-z0-9._~+/=%-]{16,}                               # Bullpen's
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                                    # ids of AWS's keys
-    | \beyJ[A-Za-z0-9_+/=-]{24,}(?:\.[A-Za-z0-9_+/=-]*)*               # JWT, and JIT configurations
+    | \bey[AIJ][A-Za-z0-9_+/=-]{24,}(?:\.[A-Za-z0-9_+/=-]*)*           # JWT; JIT configurations begin with `{".runner`
+    | \b[A-Z2-7]{29}\b                                                # registration tokens of runners
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
-# Each repetition is bounded: a log may be one long line of anything.
+# What stands before a value is bounded: a log may be one long line of anything.
 NAMED = re.compile(
     r"""
     (?P<name> \bauthorization["']?\s{0,8}[:=]\s{0,8}["']?(?:(?:bearer|basic|token)\s{1,8})? | \bbearer\s{1,8}
         | --(?:token|jitconfig|password|secret)[\s=]{1,8}
-        | (?:token|secret|passw(?:or)?d|passphrase|credential|private[_-]?key|access[_-]?key|api[_-]?key)[\w-]{0,40}
-          ["']?\s{0,8}[:=]\s{0,8}["']?
-    ) (?!\(not\ shown\)) (?P<value> [^\s"',;&}\])]{4,})
+        | (?:token|secret|passw(?:or)?d|passphrase|credential|private[_-]?key|access[_-]?key|api[_-]?key|jit[_-]?config)
+          [\w-]{0,40}\\{0,4}["']?\s{0,8}(?:[:=]|%3D)\s{0,8}\\{0,4}["']?  # in JSON within JSON, quotes are escaped
+    ) (?!\(not\ shown\))
+    (?P<value> (?<=[^\\]")(?:[^"\\\n]|\\.){4,} | (?<=')[^'\n]{4,} | [^\s"',;&}\])]{4,})
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
-USERINFO = re.compile(r"(://)[^/\s:@\"']{0,256}:[^/\s@\"']{1,1024}@")
+USERINFO = re.compile(r"(://)(?:[^/\s:@\"']{0,256}:[^/\s@\"']{1,1024}|[^/\s:@\"']{16,256})@")
 
 
 class Scrubber:

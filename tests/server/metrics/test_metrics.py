@@ -366,7 +366,7 @@ async def test_a_token_of_the_scope_read_is_needed_once_there_are_tokens(tmp_pat
         assert "bullpen_" not in refused.text
         answer = await house.ask("GET", "/metrics", "read")
         assert answer.status_code == 200
-        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert (await house.ask("GET", "/metrics", "i-00000000000000aa")).status_code == 403
 
 

@@ -103,7 +103,7 @@ async def read_job_logs(
         content = await context.ports.logs.read(job_id, fence or job.fence, offset, LOG_PAGE)
         # Never shown as a page: a job can print anything.
         headers = {"x-content-type-options": "nosniff", "bullpen-next-offset": str(offset + len(content))}
-        return Response(content, media_type="text/plain; charset=utf-8", headers=headers)
+        return Response(content, media_type="text/plain", headers=headers)
 
 
 @post(
