@@ -402,7 +402,7 @@ async def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_asked_to_sto
         await taken(world, key)
         asked = await jobs.cancel(world.ports(), world.settings, first.id, by="test", why="no need")
         ended = await jobs.cancel(world.ports(), world.settings, second.id, by="test", why="no need")
-        assert (asked.state, asked.cancelling) == (steps.RUNNING, True)
+        assert (asked.state, asked.cancelling, asked.reason) == (steps.RUNNING, True, "no need")
         assert (ended.state, ended.result, ended.reason) == (FINISHED, Result.CANCELLED, "no need")
 
 

@@ -8,7 +8,7 @@ import pytest
 from builders import BY, NOW
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job_policy
-from bullpen.model.job import FINISHED, LOSSES, QUEUED, RUNNING, Job, Result
+from bullpen.model.job import FINISHED, LOSSES, QUEUED, RUNNING, CancelAsked, Job, Result, ask_to_cancel
 from bullpen.model.job_policy import FIRST_WAIT, Assignment, JobPolicy
 from bullpen.model.worker import ACTIVE, Worker
 
@@ -111,3 +111,14 @@ def test_the_settings_say_how_many_workers_a_job_may_lose(allowed: int) -> None:
 def test_a_job_that_is_being_cancelled_is_not_given_to_another_worker() -> None:
     ended = job_policy.give_back(replace(HELD, cancelling=True), POLICY, NOW, by=BY, why="it left").after
     assert (ended.state, ended.result, ended.reason) == (FINISHED, Result.CANCELLED, "cancelled; it left")
+
+
+def test_a_job_that_was_cancelled_keeps_the_reason_when_its_worker_ends_it() -> None:
+    asked = ask_to_cancel(HELD, CancelAsked(at=NOW, by=BY, why="bad failed")).after
+    ended = job_policy.finish(
+        asked, POLICY, NOW, assignment=CURRENT, exit_code=-9, result=Result.CANCELLED, why="its processes were ended"
+    ).after
+    assert ended.reason == "bad failed; its processes were ended"
+    assert job_policy.give_back(asked, POLICY, NOW, by=BY, why="it left").after.reason == "bad failed; it left"
+    finished = job_policy.finish(asked, POLICY, NOW, assignment=CURRENT, exit_code=0).after
+    assert (finished.result, finished.reason) == (Result.SUCCEEDED, ""), "it ended before it was told"

@@ -218,8 +218,11 @@ class Ran(Holder):
 
 @transition(RUNNING, to=FINISHED)
 def finish(job: Job, event: Ran) -> Step:
-    """Exactly once: only the current assignment may report a result."""
-    return taking(job, event, reason=event.why, finished_at=event.at, verify_by=None), _held_by(event)
+    """Exactly once: only the current assignment may report a result. The worker of a job that was cancelled says how
+    it ended; why it was cancelled was stored with the order."""
+    ordered = job.reason if job.cancelling and event.result is Result.CANCELLED else ""
+    reason = f"{ordered}; {event.why}" if ordered else event.why
+    return taking(job, event, reason=reason, finished_at=event.at, verify_by=None), _held_by(event)
 
 
 class Lost(Holder):
@@ -265,7 +268,7 @@ class CancelAsked(Event):
 @transition(RUNNING, to=RUNNING)
 def ask_to_cancel(job: Job, event: CancelAsked) -> Step:
     """The answer to the worker's next beat asks it to stop the job. The worker reports the end."""
-    return replace(job, cancelling=True), ()
+    return replace(job, cancelling=True, reason=event.why), ()
 
 
 STEPS = steps_in(globals())

@@ -117,7 +117,7 @@ def give_back(job: Job, policy: JobPolicy, now: datetime, *, by: str, why: str) 
     cancelled or has lost too many workers."""
     lost = job.losses + 1
     if job.cancelling:
-        return give_up(job, policy, now, by=by, why=f"cancelled; {why}", result=Result.CANCELLED)
+        return give_up(job, policy, now, by=by, why=f"{job.reason or 'cancelled'}; {why}", result=Result.CANCELLED)
     if lost >= policy.losses:
         often = f"lost {lost} times; the last time" if lost > 1 else "lost once"
         return give_up(job, policy, now, by=by, why=f"{often}: {why}")
