@@ -3,6 +3,7 @@
 import asyncio
 
 import msgspec
+import pytest
 
 from bullpen import jobs
 from bullpen.config import Limits
@@ -79,3 +80,11 @@ async def test_of_many_jobs_of_a_run_only_the_first_list_its_runners() -> None:
         waits = (await why(world.ports(), world.settings, "run")).waits
         assert len(waits) == JOBS_EXPLAINED
         assert [bool(one.candidates) for one in waits[:6]] == [True] * WITH_CANDIDATES + [False]
+
+
+async def test_runs_that_are_not_explained_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RUNS", 2)
+    async with a_world() as world:
+        await jobs.submit(world.ports(), [JobRequest(f"run-{n}", ("true",)) for n in range(5)], by="a test")
+        found = queue_of(await queue(world.ports(), world.settings))
+        assert (len(found.waits), found.more) == (2, 3)

@@ -311,11 +311,12 @@ def domains_do_not_matter() -> AbstractContextManager[None]:
 
 
 def cleaning_does_not_count() -> AbstractContextManager[None]:
-    def having(self: candidates.Candidates, rule: RefusalRule) -> list[Instance]:
-        found = [one.instance for one in self.judged if one.rule is rule]
-        return [] if rule is RefusalRule.CLEANING else found
+    having = candidates.Candidates.having
 
-    return replaced(candidates.Candidates, "having", having)
+    def blind(self: candidates.Candidates, rule: RefusalRule) -> list[Instance]:
+        return [] if rule is RefusalRule.CLEANING else having(self, rule)
+
+    return replaced(candidates.Candidates, "having", blind)
 
 
 async def never(self: PoolView, resource_class: str) -> None:

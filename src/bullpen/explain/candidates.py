@@ -1,18 +1,23 @@
 """Candidates: the instances of a class, and the rule that refuses each to a run.
 
 The rule of an offer is the one that pickup goes by, `model.ticket.refused_by`; what an offer cannot say, because the
-instance is not on offer, is its state.
+instance is not on offer, is its state. Thousands of instances have few differences that a rule looks at: those that are
+alike are judged once.
 """
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 
 from bullpen.config import ResourceClass
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, TERMINATED, Instance
 from bullpen.model.scale_set import set_of_run_id
 from bullpen.model.ticket import RefusalRule, Requirements, detail_of, refused_by
-from bullpen.model.wait import Candidate, WaitCause, counted
+from bullpen.model.wait import Candidate, WaitCause, by_count
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 """How long an instance may stay in its state does not decide whether it would fit once it is on offer."""
@@ -37,15 +42,35 @@ CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """An instance with the rule that refuses it. `on_offer` if a run could claim it now but for that rule."""
+    """Instances that one rule refuses, by id. `on_offer` if a run could claim them now but for that rule."""
 
-    instance: Instance
+    instances: tuple[Instance, ...]
     rule: RefusalRule
-    detail: str
     on_offer: bool
+    needs: Requirements
 
-    def candidate(self) -> Candidate:
-        return Candidate(self.instance.id, self.instance.state, self.rule, self.detail)
+    def __len__(self) -> int:
+        return len(self.instances)
+
+    @property
+    def place(self) -> tuple[int, bool]:
+        """What serves the run soonest comes first."""
+        if self.rule in ORDER:
+            return ORDER.index(self.rule), not self.on_offer
+        return len(ORDER) + (2 if self.rule in LISTED_LAST else 0), not self.on_offer
+
+    def candidates(self) -> Iterator[Candidate]:
+        return (Candidate(one.id, one.state, self.rule, self._detail(one)) for one in self.instances)
+
+    def without(self, some: Iterable[str]) -> "Judged":
+        left = frozenset(some)
+        return replace(self, instances=tuple(one for one in self.instances if one.id not in left))
+
+    def _detail(self, one: Instance) -> str:
+        if self.rule is RefusalRule.TAKEN:
+            verb = "is prepared for" if one.state in (CLAIMED, CREATED) else "serves"
+            return f"{verb} {_owner(one)}"
+        return detail_of(self.rule, one.ticket(), self.needs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,83 +79,96 @@ class Candidates:
 
     @property
     def refusals(self) -> tuple[tuple[RefusalRule, int], ...]:
-        return counted(one.rule for one in self.judged)
+        found = Counter[RefusalRule]()
+        for one in self.judged:
+            found[one.rule] += len(one)
+        return by_count(found)
 
     @property
     def listed(self) -> tuple[Candidate, ...]:
-        return tuple(one.candidate() for one in self.judged[:MOST])
+        """What serves the run soonest first, then by id."""
+        found: list[Candidate] = []
+        for place in sorted({one.place for one in self.judged}):
+            there = [one.candidates() for one in self.judged if one.place == place]
+            merged = heapq.merge(*there, key=lambda one: one.instance_id)
+            found += islice(merged, MOST - len(found))
+        return tuple(found)
 
     def without(self, run_id: str) -> "Candidates":
         """An instance that the run has itself is no candidate."""
-        if not run_id or all(one.instance.run_id != run_id for one in self.judged):
+        own = [one.id for judged in self.judged for one in judged.instances if run_id and one.run_id == run_id]
+        return self.besides(own)
+
+    def besides(self, ids: Collection[str]) -> "Candidates":
+        """The others."""
+        if not ids:
             return self
-        return Candidates(tuple(one for one in self.judged if one.instance.run_id != run_id))
+        left = (one.without(ids) for one in self.judged)
+        return Candidates(tuple(one for one in left if one.instances))
 
     def having(self, rule: RefusalRule) -> list[Instance]:
-        return [one.instance for one in self.judged if one.rule is rule]
+        return [one for judged in self.judged if judged.rule is rule for one in judged.instances]
 
     def cause_of(self, missing: int) -> tuple[WaitCause, int] | None:
         """Why so many runners cannot come from the pool, where it has them: being cleaned, or on offer and refused. The
         cause, and how many instances it concerns. None where the pool has too few."""
-        cleaning = len(self.having(RefusalRule.FITS)) + len(self.having(RefusalRule.CLEANING))
-        if cleaning >= missing and self.having(RefusalRule.CLEANING):
-            return WaitCause.CLEANING, len(self.having(RefusalRule.CLEANING))
-        usable = cleaning
+        cleaning = len(self.having(RefusalRule.CLEANING))
+        usable = len(self.having(RefusalRule.FITS)) + cleaning
+        if usable >= missing and cleaning:
+            return WaitCause.CLEANING, cleaning
         refused: dict[WaitCause, int] = {}
         for one in self.judged:
             if one.on_offer and one.rule in CAUSES:
-                refused[CAUSES[one.rule]] = refused.get(CAUSES[one.rule], 0) + 1
+                refused[CAUSES[one.rule]] = refused.get(CAUSES[one.rule], 0) + len(one)
         if not refused or usable + sum(refused.values()) < missing:
             return None
         cause = max(refused, key=lambda one: (refused[one], one.value))
         return cause, refused[cause]
 
 
-def judged_for(some: Iterable[Instance], needs: Requirements, kind: ResourceClass | None, now: datetime) -> Candidates:
-    """The instances of the class of `needs`, those first that serve the run soonest."""
-    found = [
-        judged
-        for one in some
-        if one.resource_class == needs.resource_class
-        for judged in [judged_one(one, needs, kind, now)]
-    ]
-    return Candidates(tuple(sorted(found, key=_place)))
+Alike = Mapping[str, Sequence[tuple[Instance, ...]]]
 
 
-def judged_one(one: Instance, needs: Requirements, kind: ResourceClass | None, now: datetime) -> Judged:
+def alike(some: Iterable[Instance], now: datetime) -> Alike:
+    """Instances by class, those together that every rule judges alike, by id."""
+    found: dict[str, dict[Hashable, list[Instance]]] = {}
+    for one in sorted(some, key=lambda one: one.id):
+        found.setdefault(one.resource_class, {}).setdefault(_traits(one, now), []).append(one)
+    return {name: [tuple(group) for group in groups.values()] for name, groups in found.items()}
+
+
+def _traits(one: Instance, now: datetime) -> Hashable:
+    """What the rules look at."""
+    if not (one.is_claimable or one.is_pending):
+        return one.state is TERMINATED
+    is_over = one.is_claimable and one.threshold <= now
+    size = one.instance_type, one.cpu, one.mem
+    return one.state, one.is_claimable, is_over, one.usage_class, size, one.trust_domain, one.image_generation
+
+
+def judged_for(
+    groups: Iterable[tuple[Instance, ...]], needs: Requirements, kind: ResourceClass | None, now: datetime
+) -> Candidates:
+    """The instances of the class of `needs`, as `alike` has them."""
+    return Candidates(tuple(_judged(group, needs, kind, now) for group in groups))
+
+
+def _judged(group: tuple[Instance, ...], needs: Requirements, kind: ResourceClass | None, now: datetime) -> Judged:
+    one = group[0]
     if one.state is TERMINATED:
-        return Judged(one, RefusalRule.ENDING, "", False)
-    if one.is_claimable:
-        rule, detail = _offer_rule(one, needs, kind, now)
-        return Judged(one, rule, detail, rule is not RefusalRule.EXPIRED)
-    if one.is_pending:
-        rule, detail = _offer_rule(one, needs, kind, LONG_AGO)
-        if rule is RefusalRule.FITS:
-            rule = RefusalRule.CLEANING if one.state is IDLE else RefusalRule.BOOTING
-        return Judged(one, rule, detail, False)
-    verb = "is prepared for" if one.state in (CLAIMED, CREATED) else "serves"
-    return Judged(one, RefusalRule.TAKEN, f"{verb} {_owner(one)}", False)
-
-
-def _offer_rule(
-    one: Instance, needs: Requirements, kind: ResourceClass | None, now: datetime
-) -> tuple[RefusalRule, str]:
-    ticket = one.ticket()
+        return Judged(group, RefusalRule.ENDING, False, needs)
+    if not (one.is_claimable or one.is_pending):
+        return Judged(group, RefusalRule.TAKEN, False, needs)
     cpu, mem = (kind.cpu, kind.mem) if kind is not None else (0, 0)
-    rule = refused_by(ticket, needs, cpu, mem, now)
-    return rule, detail_of(rule, ticket, needs)
+    rule = refused_by(one.ticket(), needs, cpu, mem, now if one.is_claimable else LONG_AGO)
+    if rule is RefusalRule.FITS and one.is_pending:
+        rule = RefusalRule.CLEANING if one.state is IDLE else RefusalRule.BOOTING
+    return Judged(group, rule, one.is_claimable and rule is not RefusalRule.EXPIRED, needs)
 
 
 def _owner(one: Instance) -> str:
     name = set_of_run_id(one.run_id)
     return f"scale set {name}" if name is not None else f"run {one.run_id}"
-
-
-def _place(one: Judged) -> tuple[int, bool, str]:
-    if one.rule in ORDER:
-        return ORDER.index(one.rule), not one.on_offer, one.instance.id
-    last = 2 if one.rule in LISTED_LAST else 0
-    return len(ORDER) + last, not one.on_offer, one.instance.id
 
 
 def holders(some: Sequence[Instance], most: int = 3) -> str:

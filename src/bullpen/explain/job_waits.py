@@ -7,6 +7,7 @@
 A runner of another run never takes the job, so the candidates are the runners of its run.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -19,7 +20,7 @@ from bullpen.model.job import QUEUED, Job
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.provision import ABORTED, OPEN, Provision
 from bullpen.model.ticket import RefusalRule
-from bullpen.model.wait import Candidate, ExplainedWait, WaitCause, WaitKind, counted
+from bullpen.model.wait import Candidate, ExplainedWait, WaitCause, WaitKind, by_count
 
 UNFINISHED = 1000  # jobs of a run that are looked at
 RUNNERS = 200  # of a run whose cards are read
@@ -72,7 +73,7 @@ async def explain_job(view: PoolView, job: Job, run: RunSituation) -> ExplainedW
         resource_class=held.resource_class if held else needs.resource_class if needs else "",
         since=job.queued_at,
         seconds_left=why.seconds_left,
-        refusals=counted(one.rule for one in candidates),
+        refusals=by_count(Counter(one.rule for one in candidates)),
         candidates=tuple(candidates),
     )
 

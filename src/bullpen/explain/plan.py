@@ -108,8 +108,7 @@ async def plan(ports: Ports, settings: Settings, request: Request) -> ProvisionP
         outlook = await view.headroom.outlook(own, missing - len(claims) + len(outlook.fitting))
     launches = missing - len(claims)
     found = await view.candidates(needs, request.run_id)
-    taken = {one.id for one in claims}
-    others = Candidates(tuple(one for one in found.judged if one.instance.id not in taken))
+    others = found.besides({one.id for one in claims})
     return ProvisionPlan(
         request,
         tuple(serving),

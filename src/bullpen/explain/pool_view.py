@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bullpen.config import ResourceClass, Settings
-from bullpen.explain.candidates import Candidates, judged_for
+from bullpen.explain.candidates import Alike, Candidates, alike, judged_for
 from bullpen.explain.read_once import read_once
 from bullpen.history.latencies import boot_p90, reports_between
 from bullpen.model.hold import Pause, paused_by
@@ -35,6 +35,8 @@ class PoolView:
         self.headroom = Headroom(self.ports, settings, evicts=True, by=BY)
         self.headroom.trusts_clock = True
         self._live: list[Instance] | None = None
+        self._alike: Alike | None = None
+        self._held: dict[str, list[Instance]] | None = None
         self._boots: dict[str, float | None] = {}
         self._judged: dict[Requirements, Candidates] = {}
         self._services: list[ServiceNote] | None = None
@@ -56,8 +58,19 @@ class PoolView:
         """The instances of the class of `needs` and the rule that refuses each, without those of the run itself."""
         if needs not in self._judged:
             kind = self.resource_class(needs.resource_class)
-            self._judged[needs] = judged_for(await self.live(), needs, kind, self.now)
+            if self._alike is None:
+                self._alike = alike(await self.live(), self.now)
+            of_class = self._alike.get(needs.resource_class, ())
+            self._judged[needs] = judged_for(of_class, needs, kind, self.now)
         return self._judged[needs].without(run_id)
+
+    async def held_by(self, provision_id: str) -> Sequence[Instance]:
+        """The live instances that a provision holds, or gave its run."""
+        if self._held is None:
+            self._held = {}
+            for one in await self.live():
+                self._held.setdefault(one.provision_id, []).append(one)
+        return self._held.get(provision_id, ())
 
     async def services(self) -> list[ServiceNote]:
         """The servers that live."""

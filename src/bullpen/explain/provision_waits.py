@@ -48,7 +48,7 @@ async def explain_provision(view: PoolView, provision: Provision) -> ExplainedWa
     """Why an open provision is not met yet, with the instances that it cannot use."""
     story = await view.story(provision.id)
     found = await _candidates(view, provision)
-    held = [one for one in await view.live() if one.provision_id == provision.id]
+    held = await view.held_by(provision.id)
     why = await _because(view, provision, story, held, found)
     return ExplainedWait(
         subject=provision.run_id or provision.id,

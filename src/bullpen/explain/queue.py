@@ -1,5 +1,6 @@
 """Queue: everything that waits now, the longest wait first, and how long provisions have taken in the last day."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -18,7 +19,8 @@ from bullpen.ports import Ports
 
 UNSETTLED = 10_000  # provisions that are looked at, decided ones included
 PROVISIONS = 200  # open ones that are explained
-RUNS = 100  # runs with queued jobs
+RUNS = 100  # runs with queued jobs that are explained
+RUNS_COUNTED = 300
 JOBS_OF_RUN = 20  # of one run: the others wait for the same runners
 SHOWN = 500
 SIDE_BY_SIDE = 16  # runs that are read at once
@@ -66,13 +68,17 @@ async def _provisions(view: PoolView) -> tuple[list[ExplainedWait], int]:
     due = await view.ports.records.due_provisions(ANY_TIME, UNSETTLED)
     open_ = [one for one in due if one.state is OPEN]
     await view.stories(one.id for one in open_[:PROVISIONS])  # all in one request
-    return [await explain_provision(view, one) for one in open_[:PROVISIONS]], max(len(open_) - PROVISIONS, 0)
+    found = []
+    for one in open_[:PROVISIONS]:
+        found.append(await explain_provision(view, one))
+        await asyncio.sleep(0)  # all is read by now: heartbeats and other requests have their turn in between
+    return found, max(len(open_) - PROVISIONS, 0)
 
 
 async def _jobs(view: PoolView) -> tuple[list[ExplainedWait], int]:
-    runs = await view.ports.jobs.waiting_runs(RUNS)
-    found: list[ExplainedWait] = []
-    more = 0
+    waiting = await view.ports.jobs.waiting_runs(RUNS_COUNTED)
+    runs, found = waiting[:RUNS], list[ExplainedWait]()
+    more = len(waiting) - len(runs)  # at least one job of each
     for at in range(0, len(runs), SIDE_BY_SIDE):
         for run in await gather_or_cancel([situation_of(view, id) for id in runs[at : at + SIDE_BY_SIDE]]):
             oldest = sorted(run.queued, key=lambda job: (job.queued_at is None, job.queued_at, job.index, job.id))

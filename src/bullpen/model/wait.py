@@ -10,7 +10,6 @@ For people and dashboards: no decision depends on it.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 
@@ -102,9 +101,9 @@ class ExplainedWait:
     candidates: tuple[Candidate, ...] = ()
 
 
-def counted(rules: Iterable[RefusalRule]) -> tuple[tuple[RefusalRule, int], ...]:
+def by_count(refused: Counter[RefusalRule]) -> tuple[tuple[RefusalRule, int], ...]:
     """How many each rule refuses: the most first, equal ones by the name of the rule."""
-    return tuple(sorted(Counter(rules).items(), key=lambda one: (-one[1], one[0])))
+    return tuple(sorted(refused.items(), key=lambda one: (-one[1], one[0])))
 
 
 def cause_named(text: str) -> WaitCause:
