@@ -11,10 +11,11 @@ import pytest
 from builders import NOW, adopt, buried, claim, commit, done, expire, later, register, release
 from bullpen.errors import FailureCause
 from bullpen.history.bookkeeper import book, book_ended
-from bullpen.model.activity_note import ActionNote
+from bullpen.model.activity_note import NOTE_LENGTH, ActionNote
 from bullpen.model.progress import WorkPhase
 from bullpen.model.provision import Origin
-from bullpen.model.report import Lane, ProvisionReport, ReportOutcome
+from bullpen.model.report import LANES_KEPT, REASON_LENGTH, Lane, ProvisionReport, ReportOutcome
+from bullpen.model.texts import fitting
 from bullpen.model.ticket import UsageClass
 from bullpen.model.usage import Booking, Meter, Owner, UsageRow
 from bullpen.pool.live_instances import every_live
@@ -113,6 +114,28 @@ async def test_notes_are_read_as_they_were_stored_the_newest_first(history: Hist
 async def test_no_note_is_no_write(history: History) -> None:
     await history.note_actions([])
     assert (await history.actions(NOW - DAY, NOW + DAY, 10)).rows == ()
+
+
+@pytest.mark.parametrize("letter", ["x", "\u20ac", '"', "\x01"])
+async def test_the_longest_notes_are_stored_however_many_come_at_once(history: History, letter: str) -> None:
+    """DynamoDB takes no item of more than 400 KB, and a batch that cannot be written is tried again for ever."""
+    text = fitting(letter * NOTE_LENGTH, NOTE_LENGTH)
+    notes = [ActionNote(later(n), text, text, f"i-{n}", text) for n in range(250)]
+    await history.note_actions(notes)
+    page = await history.actions(NOW, NOW + 9 * DAY, 100)
+    found = [*page.rows]
+    while page.next:
+        page = await history.actions(NOW, NOW + 9 * DAY, 100, page.next)
+        found += page.rows
+    assert found == notes[::-1]
+
+
+async def test_a_report_with_every_lane_and_the_longest_reasons_is_stored(history: History) -> None:
+    reason = fitting('"\u20ac\n' * REASON_LENGTH, REASON_LENGTH)
+    lanes = tuple(Lane(f"i-{n:017}", Origin.CREATED, reason=reason, fate="terminated") for n in range(LANES_KEPT))
+    told = a_report(reason=reason, lanes=lanes)
+    await history.note_provision(told)
+    assert await history.report("p-1") == told
 
 
 async def test_notes_come_in_pages_over_days(history: History) -> None:

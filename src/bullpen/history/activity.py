@@ -11,6 +11,7 @@ from typing import Protocol
 
 from bullpen.history.bookkeeper import quietly
 from bullpen.model.activity_note import NOTE_LENGTH, ActionNote
+from bullpen.model.texts import fitting
 from bullpen.ports import Ports
 
 WAITING = 2000
@@ -33,7 +34,8 @@ class Performed(Protocol):
 def note_of(at: datetime, by: str, action: Performed) -> ActionNote:
     """What could not be done is trouble, and so is an alarm."""
     trouble = not action.is_done or action.what == "alarm"
-    by, did, subject, reason = (one[:NOTE_LENGTH] for one in (by, action.what, action.subject, action.reason))
+    texts = (by, action.what, action.subject, action.reason)
+    by, did, subject, reason = (fitting(one, NOTE_LENGTH) for one in texts)
     return ActionNote(at, by, did, subject, reason, action.is_done, trouble)
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from bullpen.lazy_dataclass import dataclass
 
 NOTE_LENGTH = 500
-"""Characters of each text that a note keeps."""
+"""Bytes of each text that a note keeps, in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ LANES_KEPT = 200
 """Lanes that a report keeps: what a person reads, and what fits into one item of a store."""
 
 REASON_LENGTH = 500
-"""Characters of a reason that a report keeps."""
+"""Bytes of a reason that a report or a lane keeps, in UTF-8."""
 
 
 class ReportOutcome(StrEnum):

@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 from bullpen.errors import Conflict
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import limits
+from bullpen.model.texts import fitting
 from bullpen.model.transition import Check, Event, Guard, steps_in, transition
 
 ID_PREFIX = limits.SESSION_PREFIX
@@ -300,6 +301,6 @@ def fitting_started(jobs: tuple[StartedJob, ...]) -> tuple[StartedJob, ...]:
 def _cut(job: J) -> J:
     """With texts that fit: 250 jobs of five texts stay below the 400 KB of an item of DynamoDB."""
     texts = {field.name: value for field in fields(job) if isinstance(value := getattr(job, field.name), str)}
-    cut = {name: text.encode(errors="replace")[:TEXT_LIMIT].decode(errors="ignore") for name, text in texts.items()}
+    cut = {name: fitting(text, TEXT_LIMIT) for name, text in texts.items()}
     changed: dict[str, Any] = {name: text for name, text in cut.items() if text != texts[name]}
     return replace(job, **changed) if changed else job

@@ -2,10 +2,12 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from bullpen.errors import BullpenError
 from bullpen.model.report import LANES_KEPT, REASON_LENGTH, ProvisionReport, ReportOutcome
+from bullpen.model.texts import fitting
 from bullpen.model.ticket import Verdict
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Outcome, Request
@@ -40,7 +42,7 @@ def report_of_call(request: Request, outcome: Outcome, asked_at: datetime, ended
         ended_at=ended_at,
         outcome=got if outcome.succeeded else ReportOutcome.FAILED,
         cause=outcome.cause,
-        reason=outcome.reason[:REASON_LENGTH],
+        reason=fitting(outcome.reason, REASON_LENGTH),
         requested=outcome.requested,
         selected=outcome.selected,
         created=outcome.created,
@@ -49,5 +51,5 @@ def report_of_call(request: Request, outcome: Outcome, asked_at: datetime, ended
         put_back=outcome.verdicts.get(Verdict.PUT_BACK, 0),
         dropped=outcome.verdicts.get(Verdict.DROP, 0),
         timings=outcome.timings,
-        lanes=outcome.lanes[:LANES_KEPT],
+        lanes=tuple(replace(one, reason=fitting(one.reason, REASON_LENGTH)) for one in outcome.lanes[:LANES_KEPT]),
     )

@@ -6,7 +6,7 @@
 The bookings of usage are in `usage.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from msgspec import MsgspecError, json
@@ -22,7 +22,8 @@ from bullpen.structured_log import get_logger
 
 REPORT, ACTIVITY = "Report", "Activity"
 NOTES_TOGETHER = 100
-"""Notes of one item: with texts of `NOTE_LENGTH`, half of what an item may have."""
+NOTES_BYTES = 200_000
+"""Notes of one item, and their size: half of what an item may have. Longest texts and escapes would be more than it."""
 
 ITEMS_PAGE = 20
 """Items of notes read at a time: a page of the activity is mostly one request."""
@@ -71,8 +72,7 @@ class DynamoHistory(DynamoUsage):
         return None
 
     async def note_actions(self, notes: Sequence[ActionNote]) -> None:
-        portions = [notes[at : at + NOTES_TOGETHER] for at in range(0, len(notes), NOTES_TOGETHER)]
-        await gather_or_cancel([self._note(portion) for portion in portions])
+        await gather_or_cancel([self._note(portion) for portion in _portions(notes)])
 
     async def _note(self, notes: Sequence[ActionNote]) -> None:
         at = max(one.at for one in notes)
@@ -113,6 +113,20 @@ class DynamoHistory(DynamoUsage):
             if not walk.over:
                 return HistoryPage(tuple(found), f"{place}|0")
         return HistoryPage(tuple(found))
+
+
+def _portions(notes: Sequence[ActionNote]) -> Iterator[list[ActionNote]]:
+    """As many notes at a time as an item takes."""
+    portion, size = list[ActionNote](), 0
+    for note in notes:
+        length = len(json.encode(note))
+        if portion and (len(portion) == NOTES_TOGETHER or size + length > NOTES_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(note)
+        size += length
+    if portion:
+        yield portion
 
 
 def _report_in(item: Item) -> ProvisionReport | None:
