@@ -66,6 +66,9 @@ PAGES = {  # that a newcomer follows, and what each lets them type
     "client": "bullpen.client",
     "api": "provisionRun",
 }
+PATIENT = {"BULLPEN_TIMINGS_IDLE": "7200", "BULLPEN_TIMINGS_HEDGE": "8"}
+"""Beside ten busy processes an installation takes longer than idle runners stay on offer, and a runner may answer a
+claim after more than two seconds."""
 RUN = "bullpen run --count 4 --json --artifact 'report*.xml' --out out -- "
 RUN += "python -m pytest -q --junitxml report-{index}.xml"
 
@@ -104,7 +107,8 @@ class Newcomer:
     @property
     def variables(self) -> dict[str, str]:
         path = f"{self.env.folder / 'env/bin'}:{os.environ['PATH']}"
-        return {"PATH": path, "HOME": str(self.project.parent), "VIRTUAL_ENV": str(self.env.folder / "env")}
+        home = {"HOME": str(self.project.parent), "VIRTUAL_ENV": str(self.env.folder / "env")}
+        return {"PATH": path, **home, **PATIENT}
 
     def types(self, line: str, code: int = 0, **variables: str) -> "subprocess.CompletedProcess[str]":
         found = ran(["env", *shlex.split(line)], self.project, self.user, **self.variables, **variables)
