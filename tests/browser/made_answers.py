@@ -111,7 +111,7 @@ def _runs(pool: MadePool) -> RunPage:
     return RunPage([*waiting, *running], "")
 
 
-def _jobs(pool: MadePool) -> tuple[list[JobAnswer], list[StoryAnswer]]:
+def made_jobs(pool: MadePool) -> tuple[list[JobAnswer], list[StoryAnswer]]:
     held = [one.id for one in pool.instances.values() if one.run_id == RUN]
     jobs, stories = [], []
     for n, id in enumerate(held):
@@ -170,7 +170,7 @@ def _run(pool: MadePool, id: str) -> Answer:
     held = [one for one in pool.instances.values() if one.run_id == id]
     if not held and id not in ("48233", "48231"):
         return 404, {"code": "not-found", "error": f"{id}: no such run"}
-    return RunAnswer(id, held, _jobs(pool)[0] if id == RUN else [])
+    return RunAnswer(id, held, made_jobs(pool)[0] if id == RUN else [])
 
 
 def _why(pool: MadePool, id: str) -> Answer:
@@ -201,7 +201,7 @@ def _why(pool: MadePool, id: str) -> Answer:
         phases={},
         lanes=lanes,
     )
-    return WhyAnswer(id, kind, "It has all 12 runners.", [], timeline, _jobs(pool)[1])
+    return WhyAnswer(id, kind, "It has all 12 runners.", [], timeline, made_jobs(pool)[1])
 
 
 def _waits(pool: MadePool) -> list[WaitAnswer]:

@@ -31,6 +31,8 @@ class MadeServer:
     url: str = ""
     asked: list[tuple[str, str, bytes]] = field(default_factory=list)
     is_over: bool = False  # a browser keeps connections, and would go on to use them
+    is_mute: bool = False  # streams stay open and bring nothing: a network that was cut in silence
+    streams: int = 0  # that were opened
     _watchers: list[queue.Queue[tuple[str, object] | None]] = field(default_factory=list)
 
     def tell(self, kind: str, data: object) -> None:
@@ -54,14 +56,16 @@ class MadeServer:
     def stream(self) -> Iterator[bytes]:
         watcher: queue.Queue[tuple[str, object] | None] = queue.Queue()
         self._watchers.append(watcher)
+        self.streams += 1
         try:
             yield b"retry: 2000\n\n"
             yield b"".join(_event(*one) for one in self.beginning)
             while True:
                 try:
-                    one = watcher.get(timeout=1.0)
+                    one = watcher.get(timeout=0.25)
                 except queue.Empty:
-                    yield b": still here\n\n"  # a closed page is noticed by it
+                    if not self.is_mute:
+                        yield b": still here\n\n"  # a closed page is noticed by it
                     continue
                 if one is None:
                     return

@@ -28,7 +28,7 @@ const names = () => [...new Set([...(shared.status?.pools || []).map((one) => on
 export function provisionDialog() {
   const all = names();
   const asked = { run: "manual-" + drawn().slice(0, 6), of: all[0] || "small", runners: "1" };
-  const key = drawn();
+  let key = ""; // of one request: a second try of it changes nothing, and another one has another key
   let plan = null;
   let error = null;
   let timer = 0;
@@ -37,9 +37,10 @@ export function provisionDialog() {
   const value = () => ({ count: Number(asked.runners), resourceClass: asked.of });
   const replan = () => {
     plan = error = null;
+    key = drawn();
+    const mine = ++number; // an answer to what was asked before does not count
     clearTimeout(timer);
     timer = setTimeout(async () => {
-      const mine = ++number;
       try {
         const found = await ask("/v1/plan", { method: "POST", body: { ...value(), runId: asked.run } });
         if (mine === number) plan = found;
@@ -115,14 +116,13 @@ const listed = (answer) => answer.actions.length
   ? h("ul", null, answer.actions.map((one) => h("li", null, bold(one.what), " ", one.subject, one.reason ? h("span", { class: "quiet" }, ": " + one.reason) : null)))
   : h("p", null, "Nothing would change.");
 
-/** Drain instances, or with `of` a whole class. */
-export function drainDialog(instances, of = "") {
-  const body = (dryRun) => ({ ...(of ? { resourceClass: of } : { instances }), dryRun });
-  confirm(of ? "Drain class " + of : "Drain " + instances.join(", "), "Drain", async () => listed(await ask("/v1/drain", { method: "POST", body: body(true) })),
-    "bullpen drain " + (of ? "--class " + quoted(of) : instances.map(quoted).join(" ")),
+export function drainDialog(instance) {
+  const body = (dryRun) => ({ instances: [instance], dryRun });
+  confirm("Drain " + instance, "Drain", async () => listed(await ask("/v1/drain", { method: "POST", body: body(true) })), "bullpen drain " + quoted(instance),
     async () => {
       const answer = await ask("/v1/drain", { method: "POST", body: body(false) });
-      toast("good", plural(answer.actions.length, "action") + " done.");
+      const [deed] = answer.actions;
+      toast("good", deed?.what === "skip" ? `${instance}: ${deed.reason}.` : `${instance} is drained.`);
     });
 }
 
@@ -143,17 +143,20 @@ export function pauseDialog() {
   let error = null;
   let busy = false;
   let timer = 0;
+  let number = 0;
   const body = (dryRun) => ({ resourceClass: asked.of, note: asked.note, dryRun });
   const changed = (name) => (event) => {
     asked[name] = event.target.value;
     preview = error = null;
+    const mine = ++number;
     clearTimeout(timer);
     if (asked.note.trim())
       timer = setTimeout(async () => {
         try {
-          preview = await ask("/v1/pause", { method: "POST", body: body(true) });
+          const found = await ask("/v1/pause", { method: "POST", body: body(true) });
+          if (mine === number) preview = found;
         } catch (problem) {
-          error = problem;
+          if (mine === number) error = problem;
         }
         redraw();
       }, PAUSE);
@@ -177,7 +180,7 @@ export function pauseDialog() {
       field("Note", "pause-note", { maxlength: "200", placeholder: "Why, for everyone who meets it", autofocus: true }, changed("note")),
       h("div", { class: "form-line" }, h("label", { for: "pause-class", class: "quiet" }, "What"),
         h("select", { class: "field", id: "pause-class", on: { change: changed("of") } }, h("option", { value: "" }, "the whole pool"), names().map((name) => h("option", { value: name }, "class " + name)))),
-      h("div", { class: "preview", role: "status" }, h("h3", null, "What would happen"), error ? h("p", { class: "error" }, error.message) : preview ? listed(preview) : h("p", { class: "quiet" }, asked.note.trim() ? "Asking the server." : "Write a note first.")),
+      h("div", { class: "preview", role: "status" }, h("h3", null, "What would happen"), error ? h("p", { class: "error" }, error.message, error.remedy ? " " + error.remedy : "") : preview ? listed(preview) : h("p", { class: "quiet" }, asked.note.trim() ? "Asking the server." : "Write a note first.")),
       command("bullpen pause" + (asked.of ? " --class " + quoted(asked.of) : "") + " --note " + quoted(asked.note || "NOTE"))),
     buttons("Pause", preview && !busy, send),
   ]);

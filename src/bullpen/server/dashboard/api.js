@@ -14,7 +14,7 @@ export class ApiError extends Error {
   }
 }
 
-const listeners = { unauthenticated: () => {}, answered: () => {} };
+const listeners = { unauthenticated: () => {} };
 export const server = { version: "", ahead: 0 }; // milliseconds that its clock is ahead of this browser's
 
 export function listen(handlers) {
@@ -38,10 +38,10 @@ export async function ask(path, { method = "GET", body, signal, key } = {}) {
   throw new ApiError(response.status, answer || {});
 }
 
-export async function askText(path) {
+export async function askBytes(path) {
   const response = await reach(path, "GET");
   if (!response.ok) throw new ApiError(response.status, await response.json().catch(() => ({})));
-  return response.text();
+  return new Uint8Array(await response.arrayBuffer());
 }
 
 async function reach(path, method, body, signal, key) {
@@ -60,7 +60,6 @@ async function reach(path, method, body, signal, key) {
   server.version = response.headers.get("bullpen-version") || server.version;
   const date = Date.parse(response.headers.get("date") || "");
   if (date && Math.abs(date - Date.now()) > 2000) server.ahead = date - Date.now();
-  listeners.answered();
   return response;
 }
 

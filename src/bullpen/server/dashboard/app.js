@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import * as dialogs from "./dialogs.js";
 import { h, paint } from "./dom.js";
 import * as find from "./find.js";
+import { capital } from "./format.js";
 import * as keys from "./keys.js";
 import { bones } from "./parts.js";
 import { placeOf, PLACES } from "./places.js";
@@ -38,7 +39,10 @@ const stream = new Stream({
     if (state === "lost" && connection.state !== "lost") connection.lostAt = Date.now();
     Object.assign(connection, { state, nextTry: nextTry || 0 });
     pause(state === "lost");
-    if (state === "live") store.begin();
+    if (state === "live") {
+      connection.why = "";
+      store.begin();
+    }
     if (state === "lost") checkSession();
     sign();
   },
@@ -102,6 +106,7 @@ function sign() {
 
 function second() {
   if (document.hidden || !page) return;
+  stream.check();
   sign();
   if (connection.state === "live" && !connection.ended) {
     page.list?.tick();
@@ -129,7 +134,7 @@ async function leave() {
   try {
     await session.leave();
   } catch (error) {
-    return;
+    return dialogs.say(error.lost ? "You are still signed in" : "You are signed out of this browser only", capital(error.message) + ". " + error.remedy);
   }
   stream.close();
   location.reload();
@@ -187,6 +192,8 @@ async function start() {
   find.setUp();
   keys.setUp({ theme: themes.next, help: actions.help, page: () => page });
   api.listen({ unauthenticated: checkSession });
+  addEventListener("offline", () => stream.lost());
+  addEventListener("online", () => connection.state === "lost" && page && !connection.ended && stream.retry());
   $("theme").addEventListener("click", themes.next);
   $("help").addEventListener("click", actions.help);
   $("leave").addEventListener("click", leave);
@@ -201,7 +208,7 @@ async function start() {
     } catch (error) {
       if (!error.lost && error.status !== 503) return paint($("main"), h("p", { class: "error" }, error.message || String(error)));
       connection.lostAt ||= Date.now();
-      Object.assign(connection, { state: "lost", nextTry: Date.now() + wait * 1000 });
+      Object.assign(connection, { state: "lost", nextTry: Date.now() + wait * 1000, why: error.lost ? "" : capital(error.message) + "." });
       drawSign({ ...actions, retry: () => location.reload() });
       await new Promise((done) => setTimeout(done, wait * 1000));
     }

@@ -33,6 +33,11 @@ export function setUp() {
   dialog().addEventListener("click", (event) => event.target === dialog() && close());
 }
 
+/** Something that must not be missed. */
+export function say(title, text) {
+  show(title, () => [h("div", { class: "inside" }, h("p", null, text)), h("footer", null, h("button", { type: "button", class: "button first", on: { click: close } }, "Close"))]);
+}
+
 export function help(pages) {
   const general = [["j k", "next and previous row"], ["Enter", "open"], ["Esc", "back, or close"], ["/", "find"], ["f", "filter the list"], ["t", "light, dark, or as the system"], ["?", "these shortcuts"], ["← →", "read a chart"]];
   const places = pages.filter((one) => one.key).map((one) => ["g " + one.key, one.name]);

@@ -9,7 +9,7 @@ import { address } from "./router.js";
 import { session } from "./session.js";
 import { instances, news, operations, runs, silent } from "./store.js";
 
-export const connection = { state: "connecting", nextTry: 0, lostAt: 0, ended: false };
+export const connection = { state: "connecting", nextTry: 0, lostAt: 0, why: "", ended: false };
 export const shared = { status: null, waits: null, holds: null }; // what the frame and several pages show
 const $ = (id) => document.getElementById(id);
 
@@ -69,8 +69,9 @@ function banner(actions) {
       h("button", { type: "button", class: "button", on: { click: actions.signIn } }, "Sign in"));
   if (connection.state === "lost") {
     const left = Math.ceil((connection.nextTry - Date.now()) / 1000);
+    const since = length(Math.floor((Date.now() - connection.lostAt) / 1000));
     return h("div", { class: "banner" }, glyph("suspect", "warn"),
-      h("p", null, h("b", null, `Connection lost ${length(Math.floor((Date.now() - connection.lostAt) / 1000))} ago. `), seen, h("span", { class: "quiet" }, left > 0 ? `Trying again in ${length(left)}.` : "Trying again.")),
+      h("p", null, h("b", null, connection.why ? `The server has refused for ${since}. ` : `Connection lost ${since} ago. `), connection.why ? connection.why + " " : null, seen, h("span", { class: "quiet" }, left > 0 ? `Trying again in ${length(left)}.` : "Trying again.")),
       h("button", { type: "button", class: "button", on: { click: actions.retry } }, "Try now"));
   }
   if (news.trouble)

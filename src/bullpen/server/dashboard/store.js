@@ -1,6 +1,7 @@
 // What is known of the pool: the records of the event stream, and counts that are kept by difference.
 
 export const GROUPS = ["offer", "cleaning", "running", "claimed", "created", "ended"];
+const MOST_OPERATIONS = 500;
 const empty = () => ({ offer: 0, cleaning: 0, running: 0, claimed: 0, created: 0, ended: 0 });
 
 export const instances = new Map(); // id → record, with `group` and `trouble` beside what the server sent
@@ -54,7 +55,7 @@ export function take(kind, data) {
   news.updatedAt = Date.now();
   if (kind === "instance") takeInstance(data);
   else if (kind === "job") takeJob(data);
-  else if (kind === "operation") operations.set(data.id, data);
+  else if (kind === "operation") takeOperation(data);
   else if (kind === "workers") news.domains = data.workers;
   else if (kind === "gone") forget(data.kind, data.id);
   else if (kind === "silent") return takeSilent(data.workers);
@@ -100,6 +101,14 @@ function takeInstance(data) {
   instances.set(data.id, data);
   if (!before) news.members++;
   touched.add(data.id);
+}
+
+/** The server does not say when it forgets an operation that has ended: of those, the last ones are kept. */
+function takeOperation(data) {
+  operations.delete(data.id);
+  operations.set(data.id, data); // in the order in which they changed
+  if (operations.size <= MOST_OPERATIONS) return;
+  for (const [id, one] of operations) if (one.state !== "running") return operations.delete(id);
 }
 
 function takeJob(data) {

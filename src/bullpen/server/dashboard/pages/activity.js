@@ -6,6 +6,7 @@ import { count, plural, short, time } from "../format.js";
 import { List } from "../list.js";
 import { bold, bones, chips, empty, filterField, lead, problem } from "../parts.js";
 import { address, keep, pageOf } from "../router.js";
+import { toast } from "../toasts.js";
 
 const PAGE = 200;
 const COLUMNS = [["Time"], ["By", "middle"], ["Did"], ["Subject"], ["Reason"]];
@@ -51,11 +52,15 @@ export default function page(context) {
   const older = async () => {
     if (!next || more) return;
     more = true;
+    const asked = path();
     try {
-      const answer = await ask(path() + "&before=" + encodeURIComponent(next));
+      const answer = await ask(asked + "&before=" + encodeURIComponent(next));
+      if (asked !== path()) return; // another filter, meanwhile
       actions = [...actions, ...answer.actions];
       next = answer.next || "";
       show();
+    } catch (error) {
+      toast("lost", "Older actions could not be read: " + error.message);
     } finally {
       more = false;
       context.redraw();

@@ -4,6 +4,7 @@ import { drainDialog } from "../actions.js";
 import { at } from "../api.js";
 import { h } from "../dom.js";
 import { ago, capital, length, memory, money, ms, short, since, time, until } from "../format.js";
+import { JobLog } from "../log.js";
 import { instanceMark, leaseBar, leaseOf, legend, recordMark, WORD, debtMark } from "../marks.js";
 import { bones, bold, command, copyButton, facts, idLink, panel, problem, quoted, table, unknown } from "../parts.js";
 import { may } from "../session.js";
@@ -15,6 +16,7 @@ export default function page(context) {
   const why = context.resource(at`/v1/why/${id}`, 5);
   const worker = context.resource(at`/v1/workers?limit=1&after=${id}`, 3);
   const lease = leaseBar();
+  const log = new JobLog(context.redraw);
 
   return {
     draw() {
@@ -28,18 +30,21 @@ export default function page(context) {
       const mine = worker.answer?.workers.find((one) => one.key.startsWith(id));
       if (mine) takeLease({ ...mine, instanceId: id });
       lease.set(leaseOf(record, now));
+      const job = jobOf(id);
+      if (job) log.follow(job);
       return [
         h("div", { class: "lead", key: "lead" },
           h("div", null,
             h("div", { class: "head-line" }, h("span", { class: "name mono" }, id), copyButton(id, "Copy the id"), instanceMark(record, "pill " + (record.trouble && record.trouble !== "leaving" ? record.trouble === "lost" ? "lost" : "warn" : record.trouble ? "warn" : ""))),
             h("p", { class: "answer" }, h("span", null, sentence(record, story, now)))),
-          may("operate") && record.group !== "ended" ? h("div", { class: "actions" }, h("button", { type: "button", class: "button", on: { click: () => drainDialog([id]) } }, "Drain…")) : null),
+          may("operate") && record.group !== "ended" && record.imageGeneration ? h("div", { class: "actions" }, h("button", { type: "button", class: "button", on: { click: () => drainDialog(id) } }, "Drain…")) : null),
         story.length ? panel({ title: "Lifeline", note: span(story, now) }, lifeline(story, now), h("footer", null, legend(["fill-offer", "On offer"], ["fill-cleaning", "Cleaning"], ["fill-running", "Running"], ["fill-claimed", "Claimed"], ["fill-created", "Booting"], ["fill-ended", "Ending"]))) : null,
         h("div", { class: "columns", key: "columns" },
           h("div", null,
             panel({ title: "Story", note: story.length ? `last ${story.length} steps` : "", end: command("bullpen why " + quoted(id)) }, story.length ? storyTable(story, now) : h("div", { class: "inside quiet" }, asked.answer ? "No step is recorded." : "Loading")),
             ...(why.answer?.waits || []).map((one) => panel({ title: "Why it waits", key: one.subject + one.cause }, h("div", { class: "inside" }, h("p", null, one.because), h("p", { class: "quiet" }, one.next)))),
-            panel({ title: "Evidence", key: "evidence" }, h("div", { class: "inside" }, h("p", { class: "second" }, "Record, story, and the logs of its agent and runner, in one file: "), command("bullpen evidence " + quoted(id))))),
+            job ? log.panel(["of job ", idLink(job.id, "job"), " " + job.name]) : null,
+            panel({ title: "Logs of its agent and runner", key: "evidence", end: may("operate") ? h("a", { class: "button", href: at`/v1/evidence/${id}`, download: `evidence-${id}.zip` }, "Download") : null }, h("div", { class: "inside" }, h("p", { class: "second" }, "In one file with its record and its story. " + (may("operate") ? "" : "It needs a token of the scope operate.")), command("bullpen evidence " + quoted(id))))),
           h("div", null,
             panel({ title: "Facts" }, h("div", { class: "inside" }, facts(factsOf(record, mine, lease, now)))),
             served(id, story, now))),
@@ -119,7 +124,7 @@ function factsOf(one, worker, lease, now) {
     ["Repository", one.repository],
     ["CI job", one.job ? `${one.job.repository} · ${one.job.name}` : null],
     ["Trust domain", one.trustDomain || "never used"],
-    ["Image generation", String(one.imageGeneration)],
+    ["Image generation", one.imageGeneration ? String(one.imageGeneration) : "none: it is drained, and takes no new run"],
     ["Lease", one.group === "ended" ? null : lease.node],
     ["Last beat", one.heartbeatAt ? ago(one.heartbeatAt, now) : null],
     ["Last signal", one.signal],
@@ -133,6 +138,13 @@ function factsOf(one, worker, lease, now) {
     ["Owes", one.owes ? debtMark(one.owes, now) : "nothing"],
     ["Record removed", one.purgeAt ? time(one.purgeAt, now) : null],
   ];
+}
+
+/** The job that it executes, or else the one that ended last there. */
+function jobOf(id) {
+  let found = null;
+  for (const one of jobs.values()) if (one.instanceId === id && one.fence && (!found || one.state === "running" || (found.state !== "running" && one.finishedAt > found.finishedAt))) found = one;
+  return found;
 }
 
 function served(id, story, now) {

@@ -37,7 +37,7 @@ export default function page(context) {
       const failed = number("failed");
       const lost = all.reduce((sum, one) => sum + one.lost, 0);
       const sentence = all.length
-        ? [bold(plural(number("running"), "run")), number("running") === 1 ? " has its runners. " : " have their runners. ", waiting ? [bold(count(waiting)), waiting === 1 ? " waits for its own" : " wait for theirs"] : "None waits", failed ? [", ", bold(count(failed)), " failed"] : "", ". ", lost ? [bold(plural(lost, "job")), " lost a runner."] : ""]
+        ? [bold(plural(number("running"), "run")), number("running") === 1 ? " has its runners. " : " have their runners. ", waiting ? [bold(count(waiting)), waiting === 1 ? " waits for its own" : " wait for theirs"] : "None waits", failed ? [", ", bold(count(failed)), " failed"] : "", ". ", lost ? [bold(plural(lost, "job")), " lost a runner. "] : "", asked.answer.next ? `Only the first ${count(asked.answer.runs.length)} runs by id are shown; find others by their id.` : ""]
         : "There are no runs.";
       return [
         lead("Did my run get its runners?", failed || number("waiting") || lost ? "warn" : all.length ? "good" : "wait", sentence,
