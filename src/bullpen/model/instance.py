@@ -22,7 +22,7 @@ An instance that serves a scale set takes a few steps of its own: see set_member
 """
 
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from bullpen.errors import Conflict
@@ -48,6 +48,9 @@ LIVE = (CREATED, IDLE, CLAIMED, RUNNING)
 DRAINED = DRAINED_GENERATION
 ON_TICKET = tuple(field.name for field in fields(Ticket) if field.name != "instance_id")
 """The fields that a record and its ticket have under the same name."""
+
+UNBOOKED_STAYS = timedelta(days=1)
+"""How long after its `purge_at` an instance stays whose time is not booked: only there its story still is."""
 
 
 class InstanceDebt(StrEnum):

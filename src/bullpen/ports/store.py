@@ -1,7 +1,7 @@
 """The store: records, what agents report, and what refresh saw before."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from bullpen.errors import Conflict
@@ -16,9 +16,6 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.signal import Heartbeat, Pulse, Signal
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.model.transition import Change, Check, StoryLine
-
-UNBOOKED_STAYS = timedelta(days=1)
-"""How long after its `purge_at` an instance stays whose time is not booked: only there its story still is."""
 
 TOGETHER_LIMIT = 100
 """Changes and checks that may land together: what a DynamoDB transaction holds. Every engine keeps to it."""

@@ -27,7 +27,7 @@ from bullpen.engines.aws.dynamodb.items import (
 )
 from bullpen.model import instance, job, provision, scale_set, worker
 from bullpen.model.control import Control
-from bullpen.model.instance import Instance
+from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.scale_set import ScaleSet
@@ -218,6 +218,15 @@ def test_leases_are_spread_and_everything_else_is_not() -> None:
     assert len(found) == LEASE_SHARDS
     live = Worker(id="i-1/a", state=worker.ACTIVE, version=1, due_at=NOW)
     assert where(live) == {"dueKey": lease_key("i-1/a"), "liveKey": "LIVE#Worker"}
+
+
+def test_an_instance_that_has_ended_stays_until_its_time_had_a_day_to_be_booked() -> None:
+    """Also without `bullpen serve`, where refresh books it and runs every few hours."""
+    ended = Instance(id="i-1", state=TERMINATED, version=5, threshold=NOW, purge_at=NOW)
+    ttl = derived(ended)["ttl"]
+    assert ttl is not None
+    assert int(ttl["N"]) == (NOW + timedelta(days=1)).timestamp()
+    assert derived(replace(ended, purge_at=None))["ttl"] is None
 
 
 def test_a_worker_that_owes_its_jobs_does_not_go() -> None:

@@ -14,7 +14,7 @@ from bullpen.engines.memory.signals import Reports
 from bullpen.engines.memory.tables import Tables
 from bullpen.errors import Conflict
 from bullpen.model.hold import Pause
-from bullpen.model.instance import LIVE, Instance, State
+from bullpen.model.instance import LIVE, UNBOOKED_STAYS, Instance, State
 from bullpen.model.provision import COMMITTED, Provision
 from bullpen.model.repository import Repository, repository_key
 from bullpen.model.rotation import Rotation
@@ -23,7 +23,7 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
-from bullpen.ports.store import UNBOOKED_STAYS, Delta, InstanceGroup
+from bullpen.ports.store import Delta, InstanceGroup
 
 
 class MemoryRecords:

@@ -30,7 +30,7 @@ from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import PreparedChange, land_each, land_together
 from bullpen.errors import Conflict, Refused
 from bullpen.model.hold import Pause
-from bullpen.model.instance import Instance, State
+from bullpen.model.instance import UNBOOKED_STAYS, Instance, State
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository, repository_key
 from bullpen.model.rotation import Rotation
@@ -41,7 +41,6 @@ from bullpen.model.ticket import Requirements, UsageClass, matches
 from bullpen.model.times import MICROSECOND, to_micros
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.ports import TOGETHER_LIMIT, Delta, InstanceGroup
-from bullpen.ports.store import UNBOOKED_STAYS
 
 _INSTANCE = f"SELECT {', '.join(INSTANCES.columns)} FROM instances"
 _PROVISION = f"SELECT {', '.join(PROVISIONS.columns)} FROM provisions"

@@ -76,7 +76,8 @@ def _of_instance(record: Instance) -> dict[str, Value | None]:
     pool = "CLAIMABLE" if record.is_claimable else "PENDING" if record.is_pending else ""
     return {
         "instanceId": text(record.id),
-        "ttl": _ttl(record.purge_at),
+        # DynamoDB cannot see whether its time is booked: each one stays for as long as that may take.
+        "ttl": None if record.purge_at is None else _ttl(record.purge_at + instance.UNBOOKED_STAYS),
         **_indexed(
             run=(f"RUN#{record.run_id}", record.id) if serves else _NONE,
             pool=f"{pool}#{record.resource_class}" if pool else "",
