@@ -127,6 +127,11 @@ class Loop:
         """Why its last run failed; empty if it worked."""
         return self._error if self._times else ""
 
+    @property
+    def quiet_since(self) -> float | None:
+        """When its last turn ended, by the event loop's clock; when its first one began, if none has ended yet."""
+        return self.turns[-1].ended if self.turns else self._alive_at
+
     def is_alive(self) -> bool:
         """True if it ran recently; False before its first run."""
         allowed = LONGEST_RUN + 2 * max(self.every, LONGEST_PAUSE)

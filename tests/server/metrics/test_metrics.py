@@ -200,7 +200,7 @@ async def test_provisions_of_other_processes_are_counted_once_from_their_reports
         assert found.value("bullpen_provision_runners_total", resource_class="small", origin="selected") == 4
         assert found.value("bullpen_provision_runners_total", resource_class="small", origin="created") == 2
         assert found.value("bullpen_claim_collisions_total", resource_class="small") == 8
-        assert found.value("bullpen_pickup_verdicts_total", verdict="put-back") == 12
+        assert found.value("bullpen_pickup_verdicts_total", resource_class="small", verdict="put-back") == 12
         discarded = {"origin": "selected", "reached": "claimed", "fate": "terminating"}
         assert found.value("bullpen_runners_discarded_total", **discarded) == 1
         assert found.total("bullpen_runners_discarded_total") == 1

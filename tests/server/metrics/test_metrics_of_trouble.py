@@ -135,3 +135,25 @@ async def test_what_github_still_allows_is_shown_without_a_request(tmp_path: Pat
         assert found.value("bullpen_github_requests_remaining", resource="core") == 4321
         shown = found.value("bullpen_github_requests_reset_timestamp_seconds", resource="core")
         assert shown == pytest.approx(resets_at.timestamp())
+
+
+async def test_a_window_of_github_that_has_ended_leaves_all_its_requests(tmp_path: Path) -> None:
+    """A process that asks nothing hears of no new window: without this, it would alert until it asks again."""
+    async with a_house(tmp_path) as house:
+        ended = house.ports.clock.now() - timedelta(seconds=1)
+        house.ports.traffic.limits = lambda: {"core": Limit("core", 5000, 12, ended)}
+        assert (await scraped(house)).value("bullpen_github_requests_remaining", resource="core") == 5000
+
+
+async def test_a_loop_whose_first_turn_does_not_end_gets_older(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        loop = next(one for one in house.context.service.loops if one.name == "sources")
+        never = asyncio.Event()
+        loop._work = never.wait
+        turn = asyncio.create_task(loop.run_once())
+        await asyncio.sleep(100)
+        found = await scraped(house)
+        assert found.value("bullpen_loop_last_turn_age_seconds", loop="sources") == pytest.approx(100, abs=1)
+        assert found.value("bullpen_loop_last_turn_seconds", loop="sources") is None
+        turn.cancel()
+        await asyncio.gather(turn, return_exceptions=True)

@@ -107,7 +107,7 @@ FAMILIES = (
     _process("loop_turns_total", "Turns of a loop.", "loop", kind=COUNTER),
     _process("loop_failures_total", "Turns of a loop that failed.", "loop", kind=COUNTER),
     _process("loop_last_turn_seconds", "How long the last turn of a loop took.", "loop"),
-    _process("loop_last_turn_age_seconds", "How long ago a loop last ended a turn.", "loop"),
+    _process("loop_last_turn_age_seconds", "How long ago a loop last ended a turn, or began its first one.", "loop"),
     _process("loop_last_success_age_seconds", "How long ago a turn of a loop last succeeded.", "loop"),
     _process("loop_failing", "Whether every turn of a loop has failed for 30 seconds: 1 or 0.", "loop"),
     _process("event_streams", "Open streams of events."),

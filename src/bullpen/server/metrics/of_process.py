@@ -40,7 +40,8 @@ def _put_loops(samples: Samples, ports: Ports, service: Service) -> None:
         samples.put("loop_failing", loop.failing(now) is not None, name)
         if loop.turns:
             samples.put("loop_last_turn_seconds", loop.turns[-1].seconds, name)
-            samples.put("loop_last_turn_age_seconds", time - loop.turns[-1].ended, name)
+        if loop.quiet_since is not None:
+            samples.put("loop_last_turn_age_seconds", time - loop.quiet_since, name)
         if pace.succeeded_at is not None:
             samples.put("loop_last_success_age_seconds", time - pace.succeeded_at, name)
 
@@ -49,11 +50,12 @@ def _put_traffic(samples: Samples, ports: Ports) -> None:
     # A copy: threads of an engine count as well.
     for (service, call, result), count in list(ports.traffic.requests.items()):
         samples.put("engine_requests_total", count, service, call, result.value)
-    bounded = Bounded((), MOST_RESOURCES)
+    bounded, now = Bounded((), MOST_RESOURCES), ports.clock.now()
     for limit in list(ports.traffic.limits().values()):
         resource = bounded(limit.resource)
         samples.put("github_requests_limit", limit.limit, resource)
-        samples.put("github_requests_remaining", limit.remaining, resource)
+        # Once the window has ended, everything is allowed again, although no answer of GitHub has said so yet.
+        samples.put("github_requests_remaining", limit.remaining if limit.resets_at > now else limit.limit, resource)
         samples.put("github_requests_reset_timestamp_seconds", limit.resets_at.timestamp(), resource)
 
 

@@ -20,6 +20,7 @@ OVERLAP = timedelta(seconds=60)
 PAGE = 500  # reports read at a time
 MOST_PAGES = 20  # of one look: more reports than a pool writes between two scrapes
 STAGES = (WorkPhase.SELECT, WorkPhase.CREATE, WorkPhase.REGISTER, WorkPhase.ACQUIRE, WorkPhase.SETTLE)
+VERDICTS = ("taken", "put-back", "dropped")
 MILESTONES = ("registered", "booted", "launched", "seen", "claimed", "picked")
 FATES = frozenset(one.value for one in InstanceFate)
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200)
@@ -61,6 +62,9 @@ class ReportTally:
             for origin in Origin:
                 self._add("provision_runners_total", 0, name, origin.value)
             self._add("claim_collisions_total", 0, name)
+            self._add("provision_requested_runners_total", 0, name)
+            for verdict in VERDICTS:
+                self._add("pickup_verdicts_total", 0, name, verdict)
         for family, counts in self._counts.items():
             samples.put_each(family, counts.items())
         samples.put_each("provision_duration_seconds", self._durations.items())
@@ -75,7 +79,7 @@ class ReportTally:
         self._add("provision_runners_total", one.selected, name, Origin.SELECTED.value)
         self._add("provision_runners_total", one.created, name, Origin.CREATED.value)
         self._add("claim_collisions_total", one.collisions, name)
-        for verdict, count in (("taken", one.taken), ("put-back", one.put_back), ("dropped", one.dropped)):
+        for verdict, count in zip(VERDICTS, (one.taken, one.put_back, one.dropped), strict=True):
             self._add("pickup_verdicts_total", count, name, verdict)
         for lane in one.lanes:
             if not lane.kept:
