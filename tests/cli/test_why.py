@@ -4,6 +4,7 @@ import pytest
 
 from command_line import CommandLine
 
+RUN = "https://github.com/acme/widgets/actions/runs/4711"
 JOB = "https://github.com/acme/widgets/actions/runs/4711/job/99"
 
 
@@ -13,6 +14,11 @@ JOB = "https://github.com/acme/widgets/actions/runs/4711/job/99"
         ("i-0000000000000000", "no such instance, provision, job, worker, scale set, run, repository, pause"),
         ("a b", "must be printable characters without spaces"),
         ("https://example.com/somewhere", "must be an id, or the URL of a workflow run or of one of its jobs"),
+        ("p-0000000000000000", "no such instance, provision, job"),
+        ("j-0000000000000000", "no such instance, provision, job"),
+        ("i-0000000000000000/0a1b2c3d", "no such instance, provision, job"),
+        ("", "must be printable characters without spaces"),
+        ("a\x1b[31mb", "must be printable characters without spaces"),
         (JOB, "is a job of GitHub, and this pool runs its own jobs (engines.ci)"),
     ],
 )
@@ -23,12 +29,24 @@ def test_what_names_nothing_is_a_clear_error_with_a_remedy(bullpen: CommandLine,
     assert says in " ".join(ran.err.split())
 
 
-def test_a_job_at_another_github_names_the_setting(bullpen: CommandLine) -> None:
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (JOB.replace("github.com", "ghe.example.com"), "must be a job at https://github.com (github.url)"),
+        (RUN.replace("github.com", "ghe.example.com"), "must be a run at https://github.com (github.url)"),
+        (JOB.replace("widgets", "secret"), "must be a job in acme/widgets (github.scope)"),
+        (RUN.replace("widgets", "secret"), "must be a run in acme/widgets (github.scope)"),
+        (RUN + "/job/none", "must be an id, or the URL of a workflow run or of one of its jobs"),
+        (RUN.replace("/4711", ""), "must be an id, or the URL of a workflow run or of one of its jobs"),
+    ],
+)
+def test_a_url_that_the_pool_does_not_serve_names_what_is_allowed(bullpen: CommandLine, url: str, says: str) -> None:
     settings = ("--set", "engines.ci=github", "--set", "github.scope=acme/widgets", "--set", "github.token=t")
     served = ("--set", "agent.serve-url=https://bullpen.example.com")
-    ran = bullpen(*settings, *served, "why", JOB.replace("github.com", "ghe.example.com"))
+    ran = bullpen(*settings, *served, "why", url)
     assert ran.code == 2
-    assert "must be a job at https://github.com (github.url)" in " ".join(ran.err.split())
+    assert says in " ".join(ran.err.split())
+    assert bullpen.left_behind == []
 
 
 @pytest.mark.parametrize(

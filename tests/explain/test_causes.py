@@ -18,7 +18,7 @@ from bullpen.model.wait import ExplainedWait, SubjectKind, WaitCause, WaitKind
 from bullpen.operate.pauses import pause
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from fixtures import a_world, mute, provisioned, records, released, small, with_pool
+from fixtures import a_world, mute, provisioned, records, refreshed, released, small, with_pool
 
 HOUR = 3600.0
 
@@ -143,6 +143,40 @@ async def test_while_no_machine_can_be_launched_the_cause_is_no_capacity() -> No
         (job,) = await submitted(world, "waiter", "true")
         assert (await wait_of(world, job)).cause is WaitCause.NO_CAPACITY
         assert (await explained(world, "waiter")).timeline is not None
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause", "says"),
+    [
+        ({"temper": lambda n: Temper(boot_failure="no disk")}, WaitCause.BOOTING, "no disk"),
+        ({"temper": lambda n: Temper(boots_in=9000.0)}, WaitCause.BOOTING, "did not get ready within"),
+        ({"settings": capped(1)}, WaitCause.CAP, "limits.max-instances is 1"),
+    ],
+    ids=["boot failure", "late", "cap"],
+)
+async def test_a_job_whose_provision_failed_has_the_cause_of_that(
+    fields: dict[str, Any], cause: WaitCause, says: str
+) -> None:
+    async with a_world(**fields) as world:
+        assert not (await provisioned(world, "run", 2)).succeeded
+        (job,) = await submitted(world, "run", "true")
+        one = await wait_of(world, job)
+        assert one.cause is cause
+        assert says in one.because
+
+
+async def test_a_job_whose_provision_was_given_up_for_a_dead_process_waits_for_a_process() -> None:
+    settings = small(Timings(provision=60.0))
+    async with a_world(settings=settings, temper=lambda n: Temper(boots_in=900.0)) as world:
+        process, _ = world.start("victim", lambda ports: provisioned(world, "run", 1, ports))
+        await asyncio.sleep(20)
+        process.kill()
+        await asyncio.sleep(60)
+        await refreshed(world)
+        (job,) = await submitted(world, "run", "true")
+        one = await wait_of(world, job)
+        assert one.cause is WaitCause.NO_SERVER
+        assert "its deadline passed" in one.because
 
 
 async def test_while_a_machine_boots_the_time_left_is_that_of_the_machines_before() -> None:

@@ -198,9 +198,24 @@ async def test_a_url_that_names_nothing_is_a_clear_error() -> None:
             await explained(world, f"{HOST}/{REPOSITORY}/actions/runs/{run}/job/999999")
         with pytest.raises(ConfigError, match=r"must be a job at https://github.com"):
             await explained(world, f"https://elsewhere.example/{REPOSITORY}/actions/runs/{run}/job/1")
+        with pytest.raises(ConfigError, match=r"must be a run at https://github.com"):
+            await explained(world, f"https://elsewhere.example/{REPOSITORY}/actions/runs/{run}")
     async with a_world() as world:
         with pytest.raises(ConfigError, match="this pool runs its own jobs"):
             await explained(world, f"{HOST}/{REPOSITORY}/actions/runs/1/job/1")
+
+
+@pytest.mark.parametrize("job", ["", "/job/1"])
+async def test_github_is_not_asked_about_a_repository_that_the_pool_does_not_serve(job: str) -> None:
+    async with a_world(settings=on_github()) as world:
+        ports = world.ports()
+
+        async def asked(*args: Any) -> Any:
+            raise AssertionError("GitHub was asked")
+
+        ports.workflows.run = asked  # type: ignore[method-assign, assignment]
+        with pytest.raises(ConfigError, match=r"must be a (run|job) in acme/widgets \(github.scope\)"):
+            await why(ports, world.settings, f"{HOST}/acme/secret/actions/runs/4711{job}")
 
 
 async def test_a_candidate_of_a_run_on_github_is_judged_as_pickup_does() -> None:

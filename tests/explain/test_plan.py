@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from bullpen.config import HistorySettings, Limits, Settings
+from bullpen.errors import ConfigError
 from bullpen.explain.plan import ProvisionPlan, plan
 from bullpen.model.ticket import RefusalRule, UsageClass
 from bullpen.model.wait import WaitCause
@@ -17,7 +18,7 @@ from bullpen.provision import Request
 from bullpen.schema.plan import PlanAnswer, plan_of
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from fixtures import a_world, ids, provisioned, records, released, small, with_pool
+from fixtures import a_world, ids, on_github, provisioned, records, released, small, with_pool
 
 
 def request(world: World, run_id: str, count: int, **needs: Any) -> Request:
@@ -117,6 +118,29 @@ async def test_a_plan_says_why_it_would_not_be_met(settings: Settings, asked: di
         assert (found.blocked_by.cause, found.blocked_by.because[:24]) == (cause, "limits.max-instances is ")
         assert ("wait for up to 60 s" in found.blocked_by.next) == ("wait" in asked)
         assert not (await provisioned(world, "run", asked["count"])).succeeded
+
+
+@pytest.mark.parametrize(("most", "launched"), [(4, 2), (3, 1), (2, 0)])
+async def test_a_plan_that_accepts_fewer_says_how_many_it_would_get(most: int, launched: int) -> None:
+    async with a_world(settings=capped(most)) as world:
+        await provisioned(world, "holder", 2)
+        found = await planned(world, "run", 3, allow_partial=True)
+        assert (found.would_launch.count if found.would_launch else 0) == launched
+        assert found.blocked_by is not None
+        assert found.blocked_by.cause is WaitCause.CAP
+        words = f"It would get {launched} of 3 runners" if launched else "It would fail at once"
+        assert words in found.blocked_by.next
+        assert {one.setting: one.after for one in found.caps} == {"limits.max-instances": 2 + launched}
+        outcome = await provisioned(world, "run", 3, allow_partial=True)
+        assert (len(outcome.members), outcome.succeeded) == (launched, launched > 0)
+
+
+async def test_a_plan_for_the_run_of_another_repository_fails_as_its_provision_does() -> None:
+    async with a_world(settings=on_github()) as world:
+        await provisioned(world, "4711", 1, repository="acme/widgets")
+        for ask in (planned, provisioned):
+            with pytest.raises(ConfigError, match="label 4711 is taken by acme/widgets"):
+                await ask(world, "4711", 1, repository="acme/api")
 
 
 async def test_a_plan_in_a_paused_class_or_beside_a_provision_of_its_run_says_so() -> None:

@@ -10,6 +10,7 @@ import pytest
 from bullpen import jobs
 from bullpen.jobs.request import JobRequest
 from server.fixtures import a_house
+from server.jobs_of_github import a_hub
 
 URL = "https://github.com/acme/widgets/actions/runs/4711/job/99"
 
@@ -68,3 +69,12 @@ async def test_without_a_token_each_is_a_401(tmp_path: Path, method: str, path: 
     async with a_house(tmp_path) as house:
         house.guard()
         assert (await house.ask(method, path, "nonsense")).status_code == 401
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/why/4711"), ("POST", "/v1/plan"), ("GET", "/v1/queue")])
+async def test_agents_and_workflow_runs_learn_nothing_of_what_waits(tmp_path: Path, method: str, path: str) -> None:
+    body = {"runId": "4711", "count": 1} if method == "POST" else None
+    async with a_hub(tmp_path) as hub:
+        for token in (await hub.run_token(), "i-0000000000000001"):
+            answer = await hub.house.ask(method, path, token, json=body)
+            assert answer.status_code == 403, answer.text

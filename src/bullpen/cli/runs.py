@@ -9,6 +9,7 @@ from bullpen.model.label import Label, parse
 from bullpen.model.limits import REPOSITORY, RUN_ID_LENGTH, is_run_id, run_id_allowed
 from bullpen.model.workflow_page import parse_page
 from bullpen.settings.redaction import shortened
+from bullpen.settings.workflow_pages import check_page
 
 LABELS = {"run": (False, False), "attempt": (True, False), "class": (False, True), "attempt-class": (True, True)}
 """The values of --label-by, and whether attempt and class are part of the label."""
@@ -55,14 +56,9 @@ def checked_subject(settings: Settings | None, text: str) -> str:
         allowed = "the URL of a workflow run or of one of its jobs"
         example = "such as https://github.com/acme/widgets/actions/runs/4711/job/99"
         raise refusal("ID", f"must be an id, or {allowed}, {example}", shortened(text))
-    if not page.job:
-        return page.run
-    if settings is not None and not settings.on_github:
-        remedy = "Name a job of this pool by its id: `bullpen job list` prints them."
-        raise refusal("ID", "is a job of GitHub, and this pool runs its own jobs (engines.ci)", page.url, remedy)
-    if settings is not None and page.host.lower() != settings.github.url.rstrip("/").lower():
-        raise refusal("ID", f"must be a job at {settings.github.url} (github.url)", f"{page.host}/…")
-    return page.url
+    if settings is not None:
+        check_page(settings, page, "ID")
+    return page.url if page.job or settings is None else page.run  # a server checks the URL by its own settings
 
 
 def label_of(settings: Settings | None, run: NamedRun, label_by: str, attempt: int, resource_class: str) -> str:

@@ -8,7 +8,7 @@ any other labels              no-match
 
 from dataclasses import replace
 
-from bullpen.errors import BullpenError, ConfigError, NotFound, Throttled, Unavailable
+from bullpen.errors import BullpenError, NotFound, Throttled, Unavailable
 from bullpen.explain.job_waits import situation_of, without_runners
 from bullpen.explain.pool_view import PoolView
 from bullpen.explain.provision_waits import Because, explain_provision
@@ -22,6 +22,7 @@ from bullpen.model.wait import ExplainedWait, WaitCause, WaitKind
 from bullpen.model.workflow_page import WorkflowPage
 from bullpen.ports import WorkflowJob
 from bullpen.scale_sets.wait_reason import max_of
+from bullpen.settings.workflow_pages import check_page
 
 STANDARD = ("self-hosted", "linux", "x64", "arm64")
 """Labels that GitHub gives to runners by itself."""
@@ -39,7 +40,7 @@ class GithubJobWait:
 
 async def explain_github_job(view: PoolView, page: WorkflowPage) -> GithubJobWait:
     """Raise NotFound for a job that does not exist, ConfigError for one that is not at this pool's GitHub."""
-    _check(view, page)
+    check_page(view.settings, page)
     try:
         run = await view.ports.workflows.run(page.repository, page.run)
         jobs = await view.ports.workflows.jobs(page.repository, page.run, page.attempt or run.attempt)
@@ -67,26 +68,6 @@ async def explain_github_job(view: PoolView, page: WorkflowPage) -> GithubJobWai
         over = Because(WaitCause.RUN_OVER, f"run {page.run} has completed", "GitHub gives it to no runner.")
         return GithubJobWait(_wait(page, over), label)
     return GithubJobWait(await _explained(view, page, job, label), label)
-
-
-def _check(view: PoolView, page: WorkflowPage) -> None:
-    settings = view.settings
-    if not settings.on_github:
-        raise ConfigError(
-            f"subject {page.url}: is a job of GitHub, and this pool runs its own jobs (engines.ci)",
-            remedy="Name a job of this pool by its id.",
-            field="subject",
-            value=page.url,
-            allowed="the id of a record",
-        )
-    if page.host.lower() != settings.github.url.rstrip("/").lower():
-        raise ConfigError(
-            f"subject {page.url}: must be a job at {settings.github.url} (github.url)",
-            remedy="Copy the URL of the job from its page.",
-            field="subject",
-            value=page.url,
-            allowed=f"a job at {settings.github.url}",
-        )
 
 
 async def _explained(view: PoolView, page: WorkflowPage, job: WorkflowJob, label: str) -> ExplainedWait:

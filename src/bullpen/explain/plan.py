@@ -32,6 +32,7 @@ from bullpen.ports import Ports
 from bullpen.provision import Request
 from bullpen.provision.caps import Cap, caps, in_front
 from bullpen.provision.eviction import QUEUE_PAGE, Outlook
+from bullpen.provision.existing_members import check_owner
 
 PENDING = 200  # instances that have attested and are not on offer yet
 
@@ -92,9 +93,11 @@ class ProvisionPlan:
 
 
 async def plan(ports: Ports, settings: Settings, request: Request) -> ProvisionPlan:
-    """Raise ConfigError if the settings show that nothing can be launched."""
+    """Raise ConfigError if the settings show that nothing can be launched, or if the run is that of another
+    repository."""
     ports.infrastructure.check()
     view = PoolView(ports, settings)
+    check_owner(request, await view.ports.records.run_provisions(request.run_id))
     needs = await _with_inherited(view, request.needs)
     request = replace(request, needs=needs)
     serving = await _serving(view, request)
@@ -107,7 +110,10 @@ async def plan(ports: Ports, settings: Settings, request: Request) -> ProvisionP
         claims += (await _attested(view, needs, request.run_id))[: missing - len(claims)]
         outlook = await view.headroom.outlook(own, missing - len(claims) + len(outlook.fitting))
     launches = missing - len(claims)
+    if outlook.shortage is not None and request.allow_partial:
+        launches = max(launches - outlook.shortage.over, 0)
     found = await view.candidates(needs, request.run_id)
+    got = len(serving) + len(claims) + launches
     others = found.besides({one.id for one in claims})
     return ProvisionPlan(
         request,
@@ -118,7 +124,7 @@ async def plan(ports: Ports, settings: Settings, request: Request) -> ProvisionP
         others,
         _cap_uses(settings, needs.resource_class, outlook, launches),
         await _target_use(view, needs.resource_class, claims, outlook.ended if launches else ()),
-        await _obstacle(view, own, request, outlook, launches, others) if missing else None,
+        await _obstacle(view, own, request, outlook, missing - len(claims), got, others) if missing else None,
         await _price(view, needs, [*serving, *claims], launches),
     )
 
@@ -221,9 +227,9 @@ async def _target_use(
 
 
 async def _obstacle(
-    view: PoolView, own: Provision, request: Request, outlook: Outlook, launches: int, others: Candidates
+    view: PoolView, own: Provision, request: Request, outlook: Outlook, lacking: int, got: int, others: Candidates
 ) -> Because | None:
-    """Why it would fail or wait."""
+    """Why it would fail, wait or get fewer. `lacking` are not in the pool, and it would get `got` in the end."""
     rivals = [
         one
         for one in await view.ports.records.run_provisions(request.run_id)
@@ -242,9 +248,11 @@ async def _obstacle(
     front = in_front(queue, own.needs.resource_class, view.now)
     if front and (short := await view.headroom.behind(front, own, own.want)) is not None:
         return Because(WaitCause.CAP, str(short.error), then)
-    if outlook.shortage is None or not launches:
+    if outlook.shortage is None or not lacking:
         return None
-    if (unusable := others.cause_of(launches)) is not None:
+    if request.allow_partial and got:
+        then = f"It would get {got} of {request.count} runners: fewer are acceptable."
+    if (unusable := others.cause_of(lacking)) is not None:
         cause, count = unusable
         return Because(cause, f"{count} of the class cannot be claimed; {outlook.shortage.error}", then)
     return Because(WaitCause.CAP, str(outlook.shortage.error), then)

@@ -26,6 +26,11 @@ from bullpen.provision.eviction import QUEUE_PAGE
 
 REASONS = {
     FailureCause.CAPACITY: WaitCause.NO_CAPACITY,
+    FailureCause.REFUSED: WaitCause.NO_CAPACITY,
+    FailureCause.PERMISSION: WaitCause.NO_CAPACITY,
+    FailureCause.CONFIGURATION: WaitCause.NO_CAPACITY,
+    FailureCause.NOT_MET: WaitCause.BOOTING,  # a machine was late, failed or fell silent
+    FailureCause.INTERRUPTED: WaitCause.RUN_OVER,
     FailureCause.LIMIT: WaitCause.CAP,
     FailureCause.PAUSED: WaitCause.PAUSED,
 }
@@ -69,20 +74,16 @@ async def explain_provision(view: PoolView, provision: Provision) -> ExplainedWa
 async def explain_failed(view: PoolView, provision: Provision) -> Because:
     """Why a provision was not met, which is why the jobs of its run have no runner."""
     report = await view.ports.history.report(provision.id)
-    cause = REASONS.get(report.cause, WaitCause.UNKNOWN) if report is not None else WaitCause.UNKNOWN
-    if cause is WaitCause.UNKNOWN and _fell_short(provision):
-        cause = WaitCause.NO_CAPACITY
+    if report is None:  # the call did not end by itself: another process gave up what a dead one had begun
+        cause = WaitCause.NO_CAPACITY if _fell_short(provision) else WaitCause.NO_SERVER
+    else:
+        cause = REASONS.get(report.cause, WaitCause.UNKNOWN)
     if cause in (WaitCause.NO_CAPACITY, WaitCause.CAP):
         found = await _candidates(view, provision)
         if (unusable := found.cause_of(provision.want)) is not None:
             cause, count = unusable
-            return Because(
-                cause, f"{_unusable(cause, count)}; its provision failed: {provision.reason}", PROVISION_AGAIN
-            )
-    return Because(cause, f"its provision failed: {provision.reason}", PROVISION_AGAIN)
-
-
-PROVISION_AGAIN = "Provision the run again once that is resolved."
+            return Because(cause, f"{_unusable(cause, count)}; its provision failed: {provision.reason}", AGAIN)
+    return Because(cause, f"its provision failed: {provision.reason}", AGAIN)
 
 
 async def _candidates(view: PoolView, provision: Provision) -> Candidates:

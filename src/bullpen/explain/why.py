@@ -21,6 +21,7 @@ from bullpen.model.provision import OPEN, Provision
 from bullpen.model.wait import ExplainedWait, SubjectKind
 from bullpen.model.workflow_page import WorkflowPage, parse_page
 from bullpen.ports import Ports
+from bullpen.settings.workflow_pages import check_page
 
 JOBS_EXPLAINED = 100  # queued jobs of a run; the others wait for the same runners
 WITH_CANDIDATES = 5  # of them: the runners are the same, and may be hundreds
@@ -45,7 +46,9 @@ async def why(ports: Ports, settings: Settings, id: str) -> Explanation:
     page = parse_page(id)
     if page is not None and page.job:
         return await _of_github(view, page)
-    id = page.run if page is not None else id
+    if page is not None:
+        check_page(settings, page)
+        id = page.run
     subject = subject_of(id, await stories(ports, settings, id))
     waits = tuple(await _waits(view, subject))
     timeline = await _timeline(view, subject)

@@ -128,13 +128,7 @@ class ExistingMembers:
     async def _provisions(self) -> list[Provision]:
         """The run's provisions that are not closed. Raise ConfigError if they serve a run of another repository."""
         found = await self._ports.records.run_provisions(self._request.run_id)
-        own = self._request.needs.repository
-        owners = [one.needs.repository for one in found if one.needs.repository]
-        if other := next((owner for owner in owners if own and owner.lower() != own.lower()), ""):
-            raise ConfigError(
-                f"label {self._request.run_id} is taken by {other}",
-                remedy="Its runners serve that repository only: release them, or check the run's id and repository.",
-            )
+        check_owner(self._request, found)
         return found
 
     def _rivals(self, found: list[Provision]) -> list[Provision]:
@@ -149,6 +143,17 @@ class ExistingMembers:
     async def _alive(self, serving: list[Instance]) -> set[str]:
         watcher = Watcher(self._ports.signals, self._ports.clock, self._settings.timings)
         return await watcher.signs_of_life([one.id for one in serving])
+
+
+def check_owner(request: Request, found: Iterable[Provision]) -> None:
+    """Raise ConfigError if these provisions of the run serve a run of another repository."""
+    own = request.needs.repository
+    owners = [one.needs.repository for one in found if one.needs.repository]
+    if other := next((owner for owner in owners if own and owner.lower() != own.lower()), ""):
+        raise ConfigError(
+            f"label {request.run_id} is taken by {other}",
+            remedy="Its runners serve that repository only: release them, or check the run's id and repository.",
+        )
 
 
 def _decisions(found: list[Provision]) -> dict[str, State]:

@@ -68,7 +68,7 @@ class PlannedTarget(AnswerBody, frozen=True):
 
 
 class PlanObstacle(AnswerBody, frozen=True):
-    """Why the provision would fail, or wait."""
+    """Why the provision would fail, wait, or get fewer runners."""
 
     cause: Annotated[WaitCause, Meta(description="Why, for programs.")]
     because: Annotated[str, Meta(description="Why, as a sentence.")]
@@ -102,7 +102,8 @@ class PlanAnswer(AnswerBody, frozen=True):
     caps: Annotated[list[PlannedCap], Meta(description="Caps of the class, and how full they would be.")]
     idle_target: Annotated[PlannedTarget, Meta(description="Idle target of the class, and how it would be met.")]
     blocked_by: Annotated[
-        PlanObstacle | None, Meta(description="Why the provision would fail or wait; null if it would be met.")
+        PlanObstacle | None,
+        Meta(description="Why the provision would fail, wait or get fewer runners; null if it would be met."),
     ] = None
 
 
