@@ -77,7 +77,7 @@ def _take(browser: Browser, url: str, picture: Picture, path: Path) -> None:
         page.get_by_role("button", name=picture.press).click()
         page.get_by_label("Runners", exact=True).fill("3")
         page.wait_for_selector("dialog .preview b")
-    page.wait_for_timeout(1500)  # every answer is there, and the second drawing is done
+    page.wait_for_timeout(3500)  # every answer is there, and lists, which are ordered once a second, are in order
     page.screenshot(path=path)
     context.close()
     _optimise(path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from browser.made_pool import CLASSES, RUNS, MadePool
+from browser.made_pool import CLASSES, RUNS, SHARES, MadePool
 from browser.made_server import Answer
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.provision import Origin, RunState
@@ -417,7 +417,7 @@ def made_cost(pool: MadePool) -> Mapping[str, Answer]:
 
     on_demand, spot = UsageClass.ON_DEMAND, UsageClass.SPOT
     by_repository = [
-        row("(no repository)", 0, 61.14, 2, 1),
+        row("(no run)", 0, 61.14, 2, 1),
         row("acme/mobile", 43.24, 0, 2.45, 1.28),
         row("acme/web", 31.49, 0, 1.79, 0.93),
         row("acme/api", 23.74, 0, 1.35, 0.70),
@@ -453,11 +453,12 @@ def made_cost(pool: MadePool) -> Mapping[str, Answer]:
         saved_money=-3.2,
     )
     hours = []
-    for n in range(24):
-        hour = format_time((pool.at - timedelta(hours=23 - n)).replace(minute=0, second=0, microsecond=0))
-        busy = 4 + 9 * max(0.0, math.sin((n - 9) / 5))
-        shares = (Owner.RUN, busy), (Owner.IDLE, 1.8 + busy / 4), (Owner.BOOT, busy / 16), (Owner.CLEANING, busy / 30)
-        hours += [HourCostAnswer(hour, owner, 36000 * value, value) for owner, value in shares]
+    busy = [4 + 9 * max(0.0, math.sin((n - 9) / 5)) for n in range(25)]
+    for n, part in enumerate(busy):
+        hour = format_time((pool.at - timedelta(hours=24 - n)).replace(minute=0, second=0, microsecond=0))
+        for owner in Owner:  # the hours of an owner add up to what it has in the range
+            value = getattr(owners, owner.value).money * part / sum(busy)
+            hours.append(HourCostAnswer(hour, owner, 36000 * value, value))
     return {
         "/v1/cost": base,
         "/v1/cost?since=24h&by=class": msgspec.structs.replace(base, by="class", rows=by_class),
@@ -496,18 +497,18 @@ def made_series(pool: MadePool) -> Mapping[str, Answer]:
     start = pool.at.replace(second=0, microsecond=0) - timedelta(minutes=29)
 
     def minute(name: str, n: int) -> MinuteAnswer:
-        offered = {"small": 24, "medium": 16, "large": 4}[name]
-        slump = max(0, n - 22) if name != "small" else 0
-        cold = 4 if 14 < n < 18 or n > 26 else int(n % 7 == 0)
+        offered, now, busy = CLASSES[name][3], SHARES[name][0], {"small": 30, "medium": 18, "large": 6}[name]
+        slump = max(0, n - 22) * (offered - now) / 7  # down to what the pool has on offer at the end
+        cold = busy // 7 if 14 < n < 18 or n > 26 else int(n % 7 == 0)
         return MinuteAnswer(
             at=format_time(start + timedelta(minutes=n)),
             provisions=6,
-            selected=30 - cold,
+            selected=busy - cold,
             created=cold,
             cold_starts=cold,
             wait_p50=0.5 + 0.2 * math.sin(n) + cold / 10,
             wait_p95=4 + 40 * cold + n,
-            on_offer=max(0, round(offered - slump + 1.6 * math.sin(n * 1.3))),
+            on_offer=now if n == 29 else max(0, round(offered - slump + busy / 19 * math.sin(n * 1.3))),
         )
 
     classes = []

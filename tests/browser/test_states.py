@@ -61,6 +61,17 @@ def test_a_store_in_trouble_is_said_and_the_end_of_it(chromium: Browser) -> None
         expect(view.page.locator("#banner")).to_be_empty()
 
 
+def test_what_needs_attention_says_how_much_of_it_is_not_shown(chromium: Browser) -> None:
+    with shown(chromium) as (view, _):
+        view.go("pools")
+        view.see("the newest 5 of 7")
+        badge = view.page.locator(".place .badge.lost")
+        side = view.page.locator(".side")
+        expect(badge).to_contain_text("14")
+        edges = [box["x"] + box["width"] for one in (badge, side) if (box := one.bounding_box())]
+        assert edges[0] < edges[1]  # the count is not cut off at the edge of the side bar
+
+
 def test_a_missing_price_is_said(chromium: Browser) -> None:
     with shown(chromium) as (view, _):
         view.go("cost")

@@ -87,10 +87,11 @@ function pile(answer, priced, dataSince, now) {
     for (const [hour, parts] of found) if (Date.parse(hour) >= at && Date.parse(hour) < at + step) for (const [owner, value] of Object.entries(parts)) sum[owner] = (sum[owner] || 0) + value;
     const whole = Object.values(sum).reduce((a, b) => a + b, 0);
     const name = step > 3600e3 ? new Date(at).toISOString().slice(5, 10) : minute(at);
-    piles.push({ key: at, name, whole, title: `${name}: ${priced ? money(whole) : length(whole)}`, parts: OWNERS.map(([owner, fill]) => [fill, sum[owner] || 0]) });
+    const amount = priced ? money(whole) : length(whole);
+    piles.push({ key: at, name, whole, amount, title: `${name}: ${amount}`, parts: OWNERS.map(([owner, fill]) => [fill, sum[owner] || 0]) });
   }
   const most = piles.reduce((a, b) => (a.whole > b.whole ? a : b));
-  return h("div", { class: "inside" }, h("p", { class: "quiet" }, `Highest: ${most.title}`), hours(piles, `Cost from ${piles[0].name} to ${piles.at(-1).name}: ${piles.map((one) => one.title).slice(-24).join(", ")}`),
+  return h("div", { class: "inside" }, h("p", { class: "quiet" }, `Highest: ${most.amount}, ${most.name}`), hours(piles, `Cost from ${piles[0].name} to ${piles.at(-1).name}: ${piles.map((one) => one.title).slice(-24).join(", ")}`),
     h("div", { class: "below" }, legend(...OWNERS.map(([, fill, name]) => [fill, name])), dataSince && Date.parse(dataSince) > first ? h("span", { class: "quiet" }, `No data before ${time(dataSince, now)}.`) : null));
 }
 
