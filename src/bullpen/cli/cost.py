@@ -10,7 +10,7 @@ from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, legible, print_json, say
 from bullpen.cli.text import cut, duration, plural, table
 from bullpen.errors import ConfigError
-from bullpen.schema.cost import CostAnswer, CostRowAnswer
+from bullpen.schema.cost import CostAnswer, CostRowAnswer, OwnerSeconds
 
 EPILOG = """
 \b
@@ -28,6 +28,7 @@ BY = ("repository", "class", "run")
 SHOWN = 40  # rows of a table: the most expensive ones; --csv and --json have all
 COLUMNS = ("name", "run_seconds", "idle_seconds", "boot_seconds", "cleaning_seconds", "seconds", "usd")
 NAME_WIDTH = 60
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @click.command("cost", epilog=EPILOG)
@@ -58,13 +59,35 @@ def command(given: PoolOptions, since: str, until: str, by: str, as_csv: bool) -
 
 
 def _csv(found: CostAnswer) -> str:
+    """All rows, which add up to the total: what a server did not list is the last one."""
     written = io.StringIO()
     rows = csv.writer(written, lineterminator="\n")
     rows.writerow(COLUMNS)
-    for row in found.rows:
-        seconds = (row.seconds.run, row.seconds.idle, row.seconds.boot, row.seconds.cleaning, row.total_seconds)
-        rows.writerow((row.name, *(f"{one:.6f}" for one in seconds), f"{row.money:.6f}"))
+    for row in [*found.rows, *_others(found)]:
+        rows.writerow((_cell(row.name), *(f"{one:.6f}" for one in (*_seconds(row), row.total_seconds, row.money))))
     return written.getvalue()
+
+
+def _cell(name: str) -> str:
+    """A spreadsheet takes a text that begins so for a formula, and a workflow chooses the id of its run."""
+    return f"'{name}" if name.startswith(FORMULAS) else name
+
+
+def _others(found: CostAnswer) -> list[CostRowAnswer]:
+    if not found.more_rows:
+        return []
+    owners, rows = found.owners, found.rows
+    totals = (owners.run, owners.idle, owners.boot, owners.cleaning)
+    seconds = [
+        max(of.seconds - sum(listed), 0.0)
+        for of, listed in zip(totals, zip(*map(_seconds, rows), strict=True), strict=True)
+    ]
+    money = max(found.total.money - sum(row.money for row in rows), 0.0)
+    return [CostRowAnswer(f"({found.more_rows} others)", OwnerSeconds(*seconds), sum(seconds), money)]
+
+
+def _seconds(row: CostRowAnswer) -> tuple[float, ...]:
+    return row.seconds.run, row.seconds.idle, row.seconds.boot, row.seconds.cleaning
 
 
 def cost_text(found: CostAnswer, width: int) -> str:
@@ -79,7 +102,10 @@ def cost_text(found: CostAnswer, width: int) -> str:
     rows = [_row(one) for one in found.rows[:SHOWN]]
     parts += ["", table(titles, [*rows, _total(found)], width)]
     if hidden := len(found.rows) - len(rows) + found.more_rows:
-        parts.append(f"and {hidden} more, which count in the total; --csv and --json list them")
+        where = (
+            f"a server lists the {len(found.rows)} most expensive" if found.more_rows else "--csv and --json list them"
+        )
+        parts.append(f"and {hidden} more, which count in the total; {where}")
     parts += ["", *_machines(found), _saved(found)]
     if found.missing_prices:
         shown = ", ".join(found.missing_prices[:8])
@@ -91,9 +117,7 @@ def cost_text(found: CostAnswer, width: int) -> str:
 
 
 def _row(row: CostRowAnswer) -> tuple[str, ...]:
-    seconds = row.seconds
-    times = (seconds.run, seconds.idle, seconds.boot, seconds.cleaning, row.total_seconds)
-    return cut(row.name, NAME_WIDTH), *map(duration, times), usd(row.money)
+    return cut(row.name, NAME_WIDTH), *map(duration, (*_seconds(row), row.total_seconds)), usd(row.money)
 
 
 def _total(found: CostAnswer) -> tuple[str, ...]:
