@@ -182,7 +182,7 @@ def registered(instance_id: str = "i-1", **changed: Any) -> Walk:
 
 
 def on_offer(instance_id: str = "i-1", **changed: Any) -> Walk:
-    """Never used by anybody, clean. `threshold` is until when; the rest as for `register`."""
+    """Never used by a run, clean. `threshold` is until when; the rest as for `register`."""
     until = changed.pop("threshold", later(420))
     walk = registered(instance_id, **changed)
     return [*walk, adopt(walk[-1].after, until=until)]

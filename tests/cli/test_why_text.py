@@ -9,7 +9,8 @@ from bullpen.cli.why_text import why_text
 from bullpen.model.wait import WaitCause
 from bullpen.schema.plan import PlanAnswer, PlanObstacle
 from bullpen.schema.why import CandidateAnswer, WhyAnswer
-from bullpen.server.openapi.examples import EXAMPLES, WAIT
+from bullpen.server.openapi.examples import EXAMPLES
+from bullpen.server.openapi.examples.explained import WAIT
 
 WHY: WhyAnswer = EXAMPLES["explainSubject"].answer
 PLAN: PlanAnswer = EXAMPLES["planProvision"].answer

@@ -7,7 +7,7 @@ import pytest
 
 from walkthroughs import ROOT
 
-VAGUE = re.compile(r"(?:\b|_)(nobody|somebody|whoever|anew|to[ _]be[ _]had)(?:\b|_)", re.IGNORECASE)
+VAGUE = re.compile(r"(?:\b|_)(nobody|no[ _]one|somebody|someone|anybody|whoever|anew|be[ _]had)(?:\b|_)", re.IGNORECASE)
 VAGUE_IN_TEST = re.compile(r"^ *(?:async )?def test_\w*_ours(?=_|\()", re.MULTILINE)
 """In names of tests only: as a variable beside `theirs`, `ours` says which of two is meant."""
 
@@ -23,7 +23,7 @@ READ = (
     "tools",
     "tests",
 )
-SUFFIXES = (".md", ".py", ".yml", ".tf", ".sh", ".sql", ".java", ".go", ".mjs")
+SUFFIXES = (".md", ".py", ".yml", ".tf", ".sh", ".sql", ".java", ".go", ".mjs", ".js", ".html", ".css", ".json")
 
 NAMES = re.compile(r"[\"']nobody[\"']|a_changed_worker_is_counted_anew")
 """In quotes, the account that every Unix system has, or a name that a test gives to nothing. And a trigger, whose name
@@ -46,6 +46,7 @@ def vague(line: str) -> bool:
         "def test_a_connection_is_made_anew() -> None:",
         "async def test_a_token_that_is_not_to_be_had_fails() -> None:",
         "_NOBODY = 0",
+        "It goes on as soon as a runner can be had.",
         "def test_a_file_that_is_not_ours_is_refused() -> None:",
     ],
 )

@@ -160,7 +160,7 @@ async def test_terminate_counts_a_machine_as_gone_that_another_process_just_ende
         await stray.wait()
 
 
-async def test_a_machine_whose_user_cannot_be_had_says_why_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_whose_user_is_not_available_says_why_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     async with with_users(1) as (pool, _):
         instance = await pool.ready()
         locks = pool.home / "locks"
@@ -206,7 +206,7 @@ async def test_a_user_that_something_runs_as_is_given_to_no_machine() -> None:
         await stray.wait()
 
 
-async def test_a_user_that_could_not_be_had_is_not_the_next_one_to_be_tried(
+async def test_a_user_that_was_not_available_is_not_the_next_one_to_be_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(users, "LOCKS", tmp_path / "locks")

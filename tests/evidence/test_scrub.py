@@ -82,12 +82,12 @@ def test_the_settings_the_environment_and_files_name_known_secrets(tmp_path: Pat
     file = tmp_path / "key.pem"
     file.write_text(KEY)
     own = Github(token="my-own-token-value", private_key=f"file:{file}", webhook_secret="hook-secret-value")
-    environ = {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI", "BULLPEN_TOKEN": "operators-token", "HOME": "/home/someone"}
+    environ = {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI", "BULLPEN_TOKEN": "operators-token", "HOME": "/home/ada"}
     found = known_secrets(Settings(github=own), environ)
     for secret in ("my-own-token-value", "hook-secret-value", KEY, "MIIEpAIBAAKCAQEA75V", "wJalrXUtnFEMI"):
         assert secret in found
     assert "operators-token" in found
-    assert "/home/someone" not in found
+    assert "/home/ada" not in found
 
 
 def test_a_file_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:

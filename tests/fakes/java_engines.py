@@ -33,7 +33,7 @@ STALLED_AFTER_MS = 30_000  # Maven's own patience with a silent server is half a
 
 
 class EnginesMissing(Exception):
-    """The engines cannot be had here; the message says why, and what to do."""
+    """The engines are not available here; the message says why, and what to do."""
 
 
 class ToolsMissing(EnginesMissing):

@@ -77,7 +77,7 @@ def test_every_second_of_every_machine_is_booked() -> None:
     assert play(Actor("bookkeeper", books)) == []
 
 
-def test_time_that_no_one_booked_in_between_is_booked_at_the_end() -> None:
+def test_time_that_no_process_booked_in_between_is_booked_at_the_end() -> None:
     assert play() == []
 
 

@@ -167,7 +167,7 @@ def test_a_day_adds_up_to_the_machines_seconds(seed: int) -> None:
 
 
 def test_a_morning_in_which_the_time_of_cleaning_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: an owner that no one pays for."""
+    """The planted bug: an owner that is on no bill."""
     rows = spans.rows
     monkeypatch.setattr(
         spans, "rows", lambda span, record: () if span.began.owner is Owner.CLEANING else rows(span, record)

@@ -170,7 +170,7 @@ def _resume(pause: Pause) -> str:
 
 def _gives_up(provision: Provision) -> str:
     return (
-        f"It goes on as soon as {_count(provision.want, 'runner')} can be had, and gives up at"
+        f"It goes on as soon as it can get {_count(provision.want, 'runner')}, and gives up at"
         f" {provision.deadline:%H:%M:%S}Z at the latest."
     )
 

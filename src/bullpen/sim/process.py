@@ -6,7 +6,7 @@
 
 Code that runs inside a process carries it in a context variable, which asyncio hands on to every task and callback made
 there. A dead process is abandoned, not cancelled: as after `kill -9`, no `except` and no `finally` gets a turn, what it
-held stays held, and a task of it never completes. Someone outside who waits for such a task waits for ever, even under
+held stays held, and a task of it never completes. Code outside that waits for such a task waits for ever, even under
 `asyncio.timeout`, because cancelling an await means waiting for the awaited task; `ended()` is the way to learn of it.
 """
 

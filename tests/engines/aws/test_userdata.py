@@ -338,7 +338,7 @@ def test_an_agent_that_cannot_be_started_is_reported_before_its_machine_ends(
     assert machine.calls[first + 1 :] == ["shutdown -h now"]  # the unit's adds none
 
 
-def test_an_agent_that_ends_before_anybody_relies_on_its_unit_still_ends_the_machine(
+def test_an_agent_that_ends_before_its_unit_is_relied_on_still_ends_the_machine(
     tmp_path: Path, cloud: MachineCloud
 ) -> None:
     machine = BootedMachine(tmp_path, cloud.url)

@@ -18,7 +18,7 @@ async def main(port: int) -> None:
     loop.add_reader(sys.stdin.fileno(), lambda: None if os.read(sys.stdin.fileno(), 4096) else over.set())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, over.set)
-    service_model("ec2")  # before anybody waits for the first answer
+    service_model("ec2")  # before a client waits for the first answer
     async with served(port) as url:
         print(url.rpartition(":")[2], flush=True)
         await over.wait()

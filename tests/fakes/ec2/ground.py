@@ -1,4 +1,4 @@
-"""What an account has before anybody launches: zones, subnets, security groups, images, profiles. Named for tests."""
+"""What an account has before its first launch: zones, subnets, security groups, images, profiles. Named for tests."""
 
 from dataclasses import dataclass
 

@@ -89,7 +89,7 @@ Json = dict[str, Any]
 
 
 class DescriptionMissing(Exception):
-    """It cannot be had here; the message says why, and what to do."""
+    """It is not available here; the message says why, and what to do."""
 
 
 @functools.cache

@@ -17,7 +17,9 @@ from bullpen import __version__
 from bullpen.lazy_dataclass import dataclass
 from bullpen.schema.error import ErrorAnswer, ErrorCode
 from bullpen.server.openapi.components import schemas_of
-from bullpen.server.openapi.examples import EXAMPLES, STREAM, Example
+from bullpen.server.openapi.examples import EXAMPLES
+from bullpen.server.openapi.examples.pool import STREAM
+from bullpen.server.openapi.examples.subjects import Example
 from bullpen.server.parameters import KEY
 from bullpen.server.problems import CODES
 
