@@ -1,6 +1,7 @@
 """Pause and resume: nothing new starts, what runs goes on, and everyone is told who paused it and why."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,6 +31,20 @@ async def paused(world: World, resource_class: str = "", note: str = NOTE, **mor
 
 async def resumed(world: World, resource_class: str = "", **more: Any) -> OperateOutcome:
     return await resume(world.ports(), world.settings, resource_class, **{"operator": "bob", **more})
+
+
+def pauses_at(world: World, moment: Callable[[Any, Any], bool], resource_class: str) -> None:
+    """An operator pauses it right after the first write of this kind."""
+    tables = world.memory.tables
+    write = tables._write
+
+    def pausing(change: Any, record: Any) -> None:
+        write(change, record)
+        if not tables.pauses and moment(change, record):
+            event = PoolPaused(at=world.clock.now(), by="ada", why=NOTE, note=NOTE, operator="ada")
+            tables.land([hold_pause(absent(resource_class), event)])
+
+    tables._write = pausing  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("resource_class", ["small", ""])
@@ -134,6 +149,19 @@ async def test_nothing_is_launched_or_kept_warm_while_it_is_paused() -> None:
         assert [one.subject for one in actions if one.what == "create"] == ["2 × small"]
 
 
+@pytest.mark.parametrize("resource_class", ["small", ""])
+async def test_a_launch_for_the_idle_target_that_is_opened_as_the_pause_lands_launches_nothing(
+    resource_class: str,
+) -> None:
+    async with a_world(settings=classes(small=2)) as world:
+        pauses_at(world, lambda change, record: isinstance(record, Provision), resource_class)
+        assert [one for one in await refreshed(world) if one.what == "create"] == []
+        assert world.memory.tables.pauses
+        assert records(world, CREATED) == []
+        await resumed(world, resource_class)
+        assert [one.subject for one in await refreshed(world) if one.what == "create"] == ["2 × small"]
+
+
 async def test_what_is_on_offer_stays_until_its_threshold_and_is_not_kept_longer() -> None:
     async with a_world(settings=classes(small=2)) as world:
         await refreshed(world)
@@ -225,17 +253,8 @@ async def test_a_class_that_is_not_known_is_refused() -> None:
 async def test_a_call_that_has_begun_replaces_a_member_that_it_lost_although_its_class_was_paused_meanwhile() -> None:
     async with a_world() as world:
         loses_members(world, "run")
-        tables = world.memory.tables
-        write = tables._write
-
-        def pausing(change: Any, record: Any) -> None:
-            write(change, record)
-            if change.step == "commit" and isinstance(record, Provision) and not tables.pauses:
-                event = PoolPaused(at=world.clock.now(), by="ada", note=NOTE, operator="ada")
-                tables.land([hold_pause(absent("small"), event)])
-
-        tables._write = pausing  # type: ignore[method-assign]
+        pauses_at(world, lambda change, record: change.step == "commit" and isinstance(record, Provision), "small")
         outcome = await provisioned(world, "run", 2)
-        assert tables.pauses[pause_key("small")].is_on
+        assert world.memory.tables.pauses[pause_key("small")].is_on
         assert outcome.succeeded, outcome.reason
         assert len(outcome.members) == 2

@@ -103,7 +103,7 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
             with suppress(BullpenError):  # otherwise it is abandoned
                 await _abort(ports, settings, record, str(failure))
             return _report(order, 0, failure)
-        await _abort(ports, settings, record, "other launches have reached the cap")
+        await _abort(ports, settings, record, "others launch what is missing, or its class is paused")
         launches = await _launches(ports, settings, order.resource_class, order.usage_class)
         order = await _left(ports, settings, order, launches)
         if order.count <= 0:
@@ -160,17 +160,21 @@ async def _has_place(ports: Ports, settings: Settings, own_id: str, order: Launc
 
 async def _left(ports: Ports, settings: Settings, order: LaunchOrder, launches: Iterable[Provision]) -> LaunchOrder:
     """What the pool still needs of an order beside these launches, which were listed before: a machine that is
-    registered in between counts twice, and is never missed. They are for the sets first."""
+    registered in between counts twice, and is never missed. They are for the sets first. Nothing while the class is
+    paused, also if that was ordered a moment ago."""
     name, usage_class, coming = order.resource_class, order.usage_class, _to_come(launches)
-    lacks, ready = await set_lacks(ports, settings), await _ready(ports, settings, name)
+    lacks, asked = await set_lacks(ports, settings), await OperatorOrders.read(ports)
+    if asked.paused(name) is not None:
+        return replace(order, count=0, for_sets=0)
+    ready = await _ready(ports, settings, asked, name)
     count = lacking(settings, name, ready, lacks, ports.clock.now())[usage_class] - coming
     for_sets = urgent_for_sets(name, ready, lacks)[usage_class] - coming
     return replace(order, count=count, for_sets=max(0, for_sets))
 
 
-async def _ready(ports: Ports, settings: Settings, *classes: str) -> list[Instance]:
+async def _ready(ports: Ports, settings: Settings, asked: OperatorOrders, *classes: str) -> list[Instance]:
     """Instances that are on offer, or on their way there, but for those that are being replaced."""
-    live, asked = await every_live(ports), await OperatorOrders.read(ports)
+    live = await every_live(ports)
     coming = [one for one in live if one.resource_class in classes and one.is_pending and not one.is_drained]
     for name in classes:
         on_offer = [one for one in live if one.resource_class == name and one.is_claimable]
@@ -250,7 +254,7 @@ async def _room_of_sets(ports: Ports, settings: Settings, lacks: Sequence[SetLac
     """How many more machines sets need urgently, by class. Those that are under way count, too: soon they are there."""
     if not any(lack.urgent for lack in lacks):
         return Counter()
-    ready = await _ready(ports, settings, *settings.classes)
+    ready = await _ready(ports, settings, await OperatorOrders.read(ports), *settings.classes)
     return Counter(
         {
             name: urgent_for_sets(name, [one for one in ready if one.resource_class == name], lacks).total()
