@@ -10,7 +10,7 @@ from bullpen.model import instance as instances
 from bullpen.model.hold import pause_key
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.model.ticket import UsageClass
-from bullpen.operate import OperateOutcome, drain, resume
+from bullpen.operate import OperateOutcome, drain, pause, resume
 from bullpen.sim.world import World
 from fixtures import a_world, ids, machines, provisioned, records, refreshed, released, small, steps, tickets, with_pool
 
@@ -175,10 +175,39 @@ async def test_a_claim_that_is_faster_keeps_its_instance() -> None:
             return found
 
         ports.records.instances = raced  # type: ignore[method-assign, assignment]
-        await drain(ports, world.settings, [one], operator="ada")
+        outcome = await drain(ports, world.settings, [one], operator="ada")
+        assert whats(outcome) == [("drain", one)], "what was done, not what was planned"
+        assert outcome.actions[0].reason.startswith("it is running for run")
         record = world.memory.tables.instances[one]
         assert (record.state, record.run_id, record.is_drained) == (RUNNING, "run", True)
         assert (await released(world, "run")).terminated == (one,)
+
+
+async def test_one_that_ends_between_the_read_and_the_write_is_skipped() -> None:
+    async with a_world() as world:
+        (one,) = await with_pool(world, 1)
+        ports = world.ports()
+        read = ports.records.instances
+
+        async def raced(some: Any) -> Any:
+            found = await read(some)
+            await drained(world, one)
+            return found
+
+        ports.records.instances = raced  # type: ignore[method-assign, assignment]
+        outcome = await drain(ports, world.settings, [one], operator="bob")
+        assert [(done.what, done.reason) for done in outcome.actions] == [("skip", "it has ended")]
+
+
+async def test_a_drain_without_a_note_keeps_the_note_of_the_pause() -> None:
+    async with a_world() as world:
+        await pause(world.ports(), world.settings, "small", "image 12 does not boot", operator="ada")
+        assert [one.what for one in (await drained(world, resource_class="small")).actions] == ["pause"]
+        stored = world.memory.tables.pauses[pause_key("small")]
+        assert (stored.note, stored.drains) == ("image 12 does not boot", True)
+        assert (await drained(world, resource_class="small")).actions == ()
+        await drained(world, resource_class="small", note="moving to arm64")
+        assert world.memory.tables.pauses[pause_key("small")].note == "moving to arm64"
 
 
 async def test_the_pause_of_a_drained_class_says_so() -> None:

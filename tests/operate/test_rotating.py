@@ -10,11 +10,13 @@ from bullpen.errors import ConfigError
 from bullpen.model.instance import IDLE, RUNNING, TERMINATED
 from bullpen.model.rotation import rotation_key
 from bullpen.model.ticket import UsageClass
-from bullpen.operate import OperateOutcome, pause, rotate
-from bullpen.refresh import orders
+from bullpen.operate import OperateOutcome, pause, resume, rotate
+from bullpen.refresh import leases, orders
 from bullpen.refresh.orders import OperatorOrders
 from bullpen.sim.world import World
-from fixtures import a_world, ids, machines, provisioned, records, refreshed, released, small, steps, with_pool
+from fixtures import a_world, ids, machines, mute, provisioned, records, refreshed, released, small, steps, with_pool
+
+LEASE = 61.0  # seconds: a little more than what a simulated agent takes
 
 
 async def rotated(world: World, resource_class: str = "small", **more: Any) -> OperateOutcome:
@@ -137,13 +139,59 @@ async def test_a_dry_run_changes_nothing() -> None:
         assert world.memory.tables.rotations == {}
 
 
-async def test_a_paused_class_loses_its_old_instances_and_gets_no_new_ones() -> None:
-    async with a_world(settings=small(idle_target=2)) as world:
-        await warmed(world)
+async def resumed(world: World) -> None:
+    await resume(world.ports(), world.settings, "small", operator="ada")
+
+
+@pytest.mark.parametrize("pauses_first", [True, False])
+async def test_a_pause_holds_a_rotation_which_goes_on_without_a_gap_after_the_resume(pauses_first: bool) -> None:
+    async with a_world(settings=small(idle_target=8)) as world:
+        old = await warmed(world)
+        orders = [rotated(world), pause(world.ports(), world.settings, "small", "broken", operator="ada")]
+        (first, second) = reversed(orders) if pauses_first else orders
+        await first
+        await second
+        for _ in range(10):
+            await refreshed(world)
+            await asyncio.sleep(5)
+        assert on_offer(world) == old, "none could take their place"
+        await resumed(world)
+        await keeps_warm(world, 300, least=8)
+        assert not {*on_offer(world)} & {*old}
+
+
+async def test_while_its_class_is_paused_a_rotation_still_drains_what_is_busy() -> None:
+    async with a_world() as world:
+        (one,) = ids(await provisioned(world, "run", 1))
         await pause(world.ports(), world.settings, "small", "broken", operator="ada")
         await rotated(world)
-        await refreshed(world)
-        assert machines(world) == []
+        assert (await released(world, "run")).terminated == (one,)
+
+
+async def test_the_words_of_a_rotation_in_a_paused_class_say_that_free_ones_stay() -> None:
+    async with a_world() as world:
+        await with_pool(world, 2)
+        await pause(world.ports(), world.settings, "small", "broken", operator="ada")
+        (would,) = (await rotated(world, dry_run=True)).actions
+        assert (would,) == (await rotated(world)).actions
+        assert would.reason == "2 free: left until the resume"
+
+
+@pytest.mark.parametrize("goes_on", [refreshed, rotated])
+async def test_an_instance_whose_worker_is_lost_takes_the_place_of_none(goes_on: Any) -> None:
+    async with a_world(settings=small(idle_target=2)) as world:
+        old = await warmed(world)
+        await rotated(world)
+        await refreshed(world)  # launches a replacement
+        await asyncio.sleep(6)
+        await refreshed(world)  # adopts it
+        (new,) = {*on_offer(world)} - {*old}
+        mute(world, [new])
+        await asyncio.sleep(LEASE)
+        async for plan in leases.plans(world.ports(), world.settings):
+            await plan.perform()
+        await goes_on(world)
+        assert {*old} <= {*on_offer(world)}
 
 
 async def test_a_class_that_is_not_known_is_refused() -> None:

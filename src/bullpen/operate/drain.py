@@ -18,7 +18,6 @@ from bullpen.pool.draining import DrainPlan
 from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 
-NOTE = "drained"
 NAMED = 5  # ids that a message names
 
 
@@ -61,11 +60,11 @@ async def _drain_named(
             remedy="Run `bullpen status` to list the instances. Nothing was drained.",
         )
     some = [found[id] for id in ids]
-    planned = draining.plan_drain(some)
-    skipped = [_skipped(one) for one in some if one.state is TERMINATED or one.is_drained]
+    done = draining.plan_drain(some)
     if not dry_run:
-        await _carry_out(ports, settings, planned, note, operator)
-    return OperateOutcome(dry_run, (*_deeds(planned), *skipped))
+        done = await _carry_out(ports, settings, done, note, operator)
+    dealt_with = {one.id for one in (*done.ends, *done.marks)}
+    return OperateOutcome(dry_run, (*_deeds(done), *(_skipped(one) for one in some if one.id not in dealt_with)))
 
 
 async def _drain_class(
@@ -73,28 +72,32 @@ async def _drain_class(
 ) -> OperateOutcome:
     live = await every_live(ports)
     check_class(settings, resource_class, classes_of(live))
-    outcome = await paused(ports, resource_class, note or NOTE, operator, drains=True, dry_run=dry_run)
+    outcome = await paused(ports, resource_class, note, operator, drains=True, dry_run=dry_run)
     # Read again: what was registered before the pause landed is in this list, or a later process finds it.
     live = live if dry_run else await every_live(ports)
-    planned = draining.plan_drain(one for one in live if one.resource_class == resource_class)
+    done = draining.plan_drain(one for one in live if one.resource_class == resource_class)
     if not dry_run:
-        await _carry_out(ports, settings, planned, note, operator)
+        done = await _carry_out(ports, settings, done, note, operator)
     hold = outcome.hold if dry_run else paused_by(await ports.records.pauses(), resource_class)
-    return OperateOutcome(dry_run, (*outcome.actions, *_deeds(planned)), hold)
+    return OperateOutcome(dry_run, (*outcome.actions, *_deeds(done)), hold)
 
 
-async def _carry_out(ports: Ports, settings: Settings, planned: DrainPlan, note: str, operator: str) -> None:
-    why = draining.words_of_drain(operator, note)
-    if left := await draining.carry_out(ports, settings, planned, why, by=operator):
+async def _carry_out(ports: Ports, settings: Settings, planned: DrainPlan, note: str, operator: str) -> DrainPlan:
+    """What was done, which differs from the plan if a run was faster."""
+    done, left = await draining.carry_out(
+        ports, settings, planned, draining.words_of_drain(operator, note), by=operator
+    )
+    if left:
         raise Unavailable(
             f"{', '.join(left[:NAMED])}: not drained, other processes kept changing the record", remedy="Try again."
         )
+    return done
 
 
-def _deeds(planned: DrainPlan) -> list[OperatorDeed]:
+def _deeds(done: DrainPlan) -> list[OperatorDeed]:
     return [
-        *(OperatorDeed("end", one.id, "it is free") for one in planned.ends),
-        *(OperatorDeed("drain", one.id, _until(one)) for one in planned.marks),
+        *(OperatorDeed("end", one.id, "it is free") for one in done.ends),
+        *(OperatorDeed("drain", one.id, _until(one)) for one in done.marks),
     ]
 
 
@@ -105,4 +108,5 @@ def _until(one: Instance) -> str:
 
 
 def _skipped(one: Instance) -> OperatorDeed:
-    return OperatorDeed("skip", one.id, "it has ended" if one.state is TERMINATED else "it is drained already")
+    is_marked = one.is_drained and one.state is not TERMINATED
+    return OperatorDeed("skip", one.id, "it is drained already" if is_marked else "it has ended")

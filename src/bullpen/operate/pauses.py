@@ -8,6 +8,7 @@ from bullpen.operate.outcome import TRIES, OperateOutcome, OperatorDeed, check_c
 from bullpen.ports import Ports
 
 PAUSED = "no provision of it starts, and nothing is launched or kept warm for it; what runs goes on"
+DRAINED = "drained"  # the note of a drain without one
 RESUMED = "provisions start again, and the idle target is kept"
 
 
@@ -23,10 +24,13 @@ async def pause(
 async def paused(
     ports: Ports, resource_class: str, note: str, operator: str, *, drains: bool = False, dry_run: bool = False
 ) -> OperateOutcome:
-    """The same, checked already. `drains`: each of its instances is drained as well."""
+    """The same, checked already. `drains`: each of its instances is drained as well. An empty note keeps that of the
+    pause in force."""
+    given = note
     for _ in range(TRIES):
         standing = {one.resource_class: one for one in await ports.records.pauses()}
         one = standing.get(resource_class) or hold.absent(resource_class)
+        note = given or one.note or DRAINED
         if one.is_on and one.note == note and one.drains >= drains:
             return OperateOutcome(dry_run, (), paused_by(standing.values(), resource_class))
         only_note = one.is_on and one.drains >= drains

@@ -3,12 +3,13 @@ processes that keep the pool take the others (refresh/orders.py)."""
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, Refused, Unavailable
+from bullpen.liveness.lost_instances import lost_instances
 from bullpen.model import rotation as rotations
 from bullpen.model.hold import paused_by
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.rotation import MEMBERS_MOST, Rotation, share_of
 from bullpen.operate.outcome import TRIES, OperateOutcome, OperatorDeed, check_class, classes_of
-from bullpen.pool import draining
+from bullpen.pool import draining, rotating
 from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 
@@ -34,13 +35,15 @@ async def _rotate_class(
             f"class {name}: a rotation may have {MEMBERS_MOST:,} instances, and the class has {len(of_class):,}",
             remedy="Drain some of them first.",
         )
-    is_paused = paused_by(await ports.records.pauses(), name) is not None
+    pauses = await ports.records.pauses()
     own = settings.classes.get(name)
-    target = own.target_at(ports.clock.now()) if own is not None and not is_paused else 0
-    deed = OperatorDeed("rotate", f"class {name}", _words(of_class, target))
+    target = own.target_at(ports.clock.now()) if own is not None else 0
+    deed = OperatorDeed("rotate", f"class {name}", _words(of_class, target, paused_by(pauses, name) is not None))
     if not dry_run:
         asked = await _ask(ports, name, of_class, operator)
-        planned = draining.plan_rotation(asked, of_class, target)
+        lost = await lost_instances(ports, of_class) if settings.liveness.tracking else {}
+        living = [one for one in of_class if one.id not in lost]  # the others are no replacement
+        planned = await rotating.next_step(ports, settings, asked, living, pauses)
         await draining.carry_out(ports, settings, planned, f"rotated by {operator}", by=operator)
     return deed
 
@@ -65,10 +68,10 @@ async def _ask(ports: Ports, name: str, of_class: list[Instance], operator: str)
     raise Unavailable(f"class {name}: other processes keep changing its rotation", remedy="Try again.")
 
 
-def _words(of_class: list[Instance], target: int) -> str:
+def _words(of_class: list[Instance], target: int, is_paused: bool) -> str:
     planned = draining.plan_drain(of_class)
     free, busy = len(planned.ends), len(planned.marks)
-    pace = f"{share_of(target)} at a time, as others take their place" if target else "at once"
-    said = [f"{free} free: replaced, {pace}" if target else f"{free} free: ended {pace}"] if free else []
+    how = f"replaced, {share_of(target)} at a time, as others take their place" if target else "ended at once"
+    said = [f"{free} free: {'left until the resume' if is_paused else how}"] if free else []
     said += [f"{busy} busy: ended once free"] if busy else []
     return "; ".join(said) or "all of its instances are drained already"

@@ -19,7 +19,7 @@ from bullpen.model import rotation as rotations
 from bullpen.model.hold import Pause, paused_by
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.rotation import Rotation
-from bullpen.pool import draining
+from bullpen.pool import draining, rotating
 from bullpen.pool.draining import DrainPlan
 from bullpen.ports import Ports
 from bullpen.refresh.action import BY, Action, Plan
@@ -49,7 +49,7 @@ class OperatorOrders:
     ) -> list[Instance]:
         """Those on offer that count for the idle target."""
         target = self.idle_target(settings, resource_class, now)
-        gone = draining.being_replaced(self.rotations.get(resource_class), on_offer, target)
+        gone = rotating.being_replaced(self.rotations.get(resource_class), on_offer, target)
         return [one for one in on_offer if one.id not in gone]
 
 
@@ -66,7 +66,7 @@ async def plans(
         rotation = orders.rotations.get(name)
         if rotation is None or not rotation.is_on:
             continue
-        if planned := draining.plan_rotation(rotation, of_class, orders.idle_target(settings, name, ports.clock.now())):
+        if planned := await rotating.next_step(ports, settings, rotation, of_class, orders.pauses):
             yield _drain(ports, settings, planned, f"rotated by {rotation.operator}"), planned
     for rotation in orders.rotations.values():
         if rotation.is_on and not await _living(ports, rotation, live):

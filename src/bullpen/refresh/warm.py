@@ -36,11 +36,12 @@ async def plans(
     asked = await OperatorOrders.read(ports)
     drained: set[str] = set()
     foreseen: Counter[str] = Counter()  # for a dry run: how many more or fewer there are of each class by then
-    async for plan, planned in orders.plans(ports, settings, live, asked):
+    lost = await lost_instances(ports, live) if settings.liveness.tracking else {}
+    # A lost instance is no replacement of another one.
+    async for plan, planned in orders.plans(ports, settings, [one for one in live if one.id not in lost], asked):
         yield plan
         drained.update(one.id for one in (*planned.ends, *planned.marks))
         foreseen.subtract(one.resource_class for one in planned.ends)
-    lost = await lost_instances(ports, live) if settings.liveness.tracking else {}
     if gone := [one for one in live if one.id in lost]:
         foreseen.subtract(one.resource_class for one in gone)
         if members := [one for one in gone if is_member(one)]:
