@@ -2,7 +2,7 @@
 runs, on one runner, and in time where the cap and GitHub let it; no set has more members than it may have, and nothing
 stays registered but the minimum.
 
-11,000 jobs in 22 histories. Messages go wrong and processes are killed in all of them; each mix adds an incident of its
+13,000 jobs in 26 histories. Messages go wrong and processes are killed in all of them; each mix adds an incident of its
 own, with two seeds.
 """
 
@@ -17,6 +17,7 @@ from bullpen.engines.memory import Rates
 from bullpen.engines.memory.faults import CALM
 from bullpen.engines.memory.set_messages import SetTroubles
 from bullpen.model.instance import LIVE
+from bullpen.operate import drain, pause, resume, rotate
 from bullpen.ports import Conclusion
 from bullpen.sim import invariants
 from bullpen.sim.agent import Temper
@@ -70,6 +71,7 @@ class Mix:
     cancels: float = 0.0  # a run is cancelled, whatever its jobs do
     phantoms: int = 0  # GitHub counts so many jobs that do not exist
     deletes: float = 0.0  # GitHub loses the set
+    orders: float = 0.0  # an operator pauses the class for a while, drains a member, or rotates the class
     outages: tuple[float, ...] = ()  # seconds for which GitHub does not answer, one after the other
 
 
@@ -85,6 +87,10 @@ MIXES = {
     "a cap on a bad network": Mix(max=10, longest=30.0, waits=None, rates=BAD_NETWORK, index_lag=1.0, cancels=0.05),
     "phantoms": Mix(max=25, longest=30.0, waits=120.0, phantoms=6),
     "deleted sets": Mix(deletes=0.02),
+    "orders of operators": Mix(min=4, waits=None, orders=0.1),
+    "orders of operators on a bad network": Mix(
+        min=1, waits=None, rates=BAD_NETWORK, index_lag=1.0, pauses=0.02, boots_in=20.0, orders=0.1
+    ),
     "outages": Mix(waits=None, outages=(45.0, 400.0)),
     "everything": Mix(
         min=1,
@@ -112,6 +118,7 @@ class History:
         self.runs: dict[str, datetime] = {}  # when each was pushed
         self.cancelled: set[str] = set()
         self.paused = self.deleted = self.stopped = 0
+        self.ordered: list[asyncio.Task[None]] = []
         self._started = 0
         self._stops: dict[str, asyncio.Event] = {}
         self._serving = {f"web-{n}": self._serve(f"web-{n}") for n in range(REPLICAS)}
@@ -127,6 +134,7 @@ class History:
             self._incidents(is_late=left < JOBS / 4)
             assert invariants.always(self.world.memory) == []
         await outages
+        await asyncio.gather(*self.ordered)
 
     def _incidents(self, *, is_late: bool) -> None:
         """Those of the mix happen once at least."""
@@ -153,8 +161,23 @@ class History:
             self.deleted += len(hub.sets.sets)
             for id in list(hub.sets.sets):
                 hub.sets.delete(id)
+        if self._happens(mix.orders) or (mix.orders and is_late and not self.ordered):
+            self.ordered.append(asyncio.create_task(self._order()))
         for one in hub.sets.sets.values():
             one.phantoms = mix.phantoms
+
+    async def _order(self) -> None:
+        ports, settings = self.world.ports(rates=CALM), self.world.settings
+        order = self.random.choice(["pause", "drain", "rotate"])
+        if order == "pause":
+            name = self.random.choice(["small", ""])
+            await pause(ports, settings, name, "an incident", operator="ada")
+            await asyncio.sleep(self.random.uniform(1, 90))
+            await resume(ports, settings, name, operator="bob")
+        elif order == "rotate":
+            await rotate(ports, settings, "small", operator="ada")
+        elif some := members(self.world):
+            await drain(ports, settings, [self.random.choice(some).id], operator="ada")
 
     async def _outages(self) -> None:
         for seconds in self.mix.outages:
@@ -213,6 +236,7 @@ async def test_every_job_runs_once_and_nothing_stays_registered(mix: Mix, seed: 
         assert bool(mix.pauses) == bool(history.paused)
         assert bool(mix.cancels) == bool(history.cancelled)
         assert bool(mix.deletes) == bool(history.deleted)
+        assert bool(mix.orders) == bool(history.ordered)
 
         if mix.phantoms:  # they cost one probe, or what is registered anyway, and no machine more
             set_of(world).phantoms = mix.phantoms  # GitHub has none of a set that was created since the last push

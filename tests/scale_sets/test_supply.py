@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bullpen.model.activity import Activity, Listening
+from bullpen.model.instance import CLAIMED, DRAINED, RUNNING, State
 from bullpen.model.scale_set import ScaleSet, SetEvents
 from bullpen.model.served_set import served
 from bullpen.model.ticket import Requirements
@@ -353,3 +354,16 @@ def test_what_the_set_does_not_take_any_more_leaves_and_is_replaced() -> None:
     silent = replace(starting, is_heard=False)
     made = planned(a_demand(), silent, min=1)
     assert (made.withdraw, made.release, made.claims) == ((), (), 1)
+
+
+@pytest.mark.parametrize(("state", "withdrawn"), [(CLAIMED, ("i-1",)), (RUNNING, ())])
+def test_a_drained_claim_that_listens_and_was_never_engaged_is_withdrawn(state: State, withdrawn: tuple[str]) -> None:
+    listening = a_member("i-1")
+    late = replace(
+        listening, state=CLEANING, instance=replace(listening.instance, state=state, image_generation=DRAINED)
+    )
+    assert planned(a_demand(), late).withdraw == withdrawn
+    of_before = replace(late, instance=replace(late.instance, round="another"))
+    assert planned(a_demand(), of_before).withdraw == ()
+    fits = replace(late, instance=replace(late.instance, image_generation=SERVED.image_generation))
+    assert planned(a_demand(), fits).withdraw == ()

@@ -21,7 +21,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.instance import RUNNING
+from bullpen.model.instance import CLAIMED, RUNNING
 from bullpen.model.scale_set import READY, ScaleSet
 from bullpen.model.served_set import mismatch, served
 from bullpen.model.ticket import Requirements
@@ -112,7 +112,9 @@ def plan(
     if scale_set.state is not READY:
         return _retired(memory, waiting, members, renew, time)
     # One of another domain, class or image must not get a job of the set any more, and serves no need.
-    unfit = {one.id: one for one in (*listening, *starting) if mismatch(one.instance, scale_set, needs)}
+    unfit = {
+        one.id: one for one in (*listening, *starting, *_unengaged(members)) if mismatch(one.instance, scale_set, needs)
+    }
     strange, release = _leaving([*unfit.values()], time)
     idle, starting = ([one for one in some if one.id not in unfit] for some in (listening, starting))
     memory = _beside(memory, demand, bool(unproven and idle), time)
@@ -159,6 +161,12 @@ def _ids(members: Iterable[SetMember]) -> tuple[str, ...]:
 
 def _in(members: Sequence[SetMember], state: MemberState) -> list[SetMember]:
     return [one for one in members if one.state is state]
+
+
+def _unengaged(members: Sequence[SetMember]) -> list[SetMember]:
+    """Claims whose runner listens, and which are not engaged although it had time: drained meanwhile, for example."""
+    late = [one for one in _in(members, MemberState.CLEANING) if one.instance.state is CLAIMED]
+    return [one for one in late if one.listening is not None and one.listening.is_of(one.instance.round)]
 
 
 def _leaving(members: Sequence[SetMember], time: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
