@@ -16,11 +16,12 @@ from bullpen.config import HistorySettings, ResourceClass, Settings
 from bullpen.down import down
 from bullpen.engines.memory import Rates
 from bullpen.history import open_time
+from bullpen.history.amounts import Amount
 from bullpen.history.bookkeeper import Bookkeeper, book_ended
-from bullpen.history.cost import Amount, Cost, CostKey, CostSums, HourSums, account, cost, cost_hours, whole_hours
-from bullpen.history.latencies import boot_times
+from bullpen.history.cost import Cost, CostKey, CostSums, HourSums, account, cost, cost_hours, whole_hours
 from bullpen.history.open_time import usage_between
 from bullpen.history.prices import default_price, price_of
+from bullpen.history.reuse import ReuseSums
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Origin
 from bullpen.model.report import Lane, ProvisionReport, ReportOutcome
@@ -58,7 +59,9 @@ def summed(used: list[UsageRow], by: CostKey) -> CostSums:
 
 
 def account_of(used: CostSums, reports: list[ProvisionReport], *rest: Any) -> Cost:
-    return account(PRICED, used, reports, boot_times(reports), *rest)
+    reuse = ReuseSums()
+    reuse.add(reports)
+    return account(PRICED, used, reuse, *rest)
 
 
 # ---- prices
@@ -180,6 +183,21 @@ def test_a_class_whose_boots_are_unknown_boots_as_the_others() -> None:
     found = account_of(summed([a_row(1)], CostKey.CLASS), reports, NOW, later(3600))
     assert found.saving is not None
     assert found.saving.avoided.seconds == 180
+
+
+def test_every_provision_of_the_range_counts_however_many_there_are() -> None:
+    async def main() -> None:
+        world = World(settings=PRICED)
+        ports = world.ports(rates=Rates())
+        now = world.clock.now()
+        ledger = world.memory.ledger
+        ledger.reports |= {f"p-{n}": replace(a_report(1), id=f"p-{n}", ended_at=now) for n in range(10_050)}
+        ledger.reports["first"] = replace(a_report(0, 60.0), id="first", ended_at=now)
+        saving = (await cost(ports, world.settings, now - HOUR, now + HOUR, CostKey.RUN)).saving
+        assert saving is not None
+        assert (saving.reused, saving.avoided.seconds) == (10_050, 603_000)
+
+    virtual_run(main(), allow_left_behind=True)
 
 
 def test_where_all_machines_are_launched_ahead_their_boots_count() -> None:

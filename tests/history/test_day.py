@@ -18,8 +18,9 @@ from bullpen.down import down
 from bullpen.engines.memory import Rates
 from bullpen.errors import BullpenError
 from bullpen.history import spans
+from bullpen.history.amounts import Amount
 from bullpen.history.bookkeeper import LANDING, Bookkeeper, book_ended
-from bullpen.history.cost import Amount, Cost, CostKey, cost
+from bullpen.history.cost import Cost, CostKey, cost
 from bullpen.model.usage import Owner
 from bullpen.ports import Ports
 from bullpen.refresh import refresh

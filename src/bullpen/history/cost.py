@@ -2,9 +2,6 @@
 
 Sums are exact: time is whole microseconds, money a decimal number of them times the price of an hour. Each row of time
 is counted once in the owners, once in the rows and once in the machines, so the three sums are equal.
-
-What reuse saved is defined as: the boot time that selected runners did not need, each the mean boot time of its class,
-less the time for which machines were idle; in money, both at the average price of the class.
 """
 
 from collections import defaultdict
@@ -12,20 +9,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from heapq import nsmallest
+from typing import TypeVar
 
 from bullpen.config import Settings
+from bullpen.history.amounts import Amount
 from bullpen.history.bookkeeper import settled
-from bullpen.history.latencies import boot_times, reports_between, warmed_boots
 from bullpen.history.open_time import usage_between
 from bullpen.history.prices import price_of
+from bullpen.history.reuse import ReuseSums, Saving, reuse_between
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.report import ProvisionReport
 from bullpen.model.ticket import UsageClass
 from bullpen.model.usage import Owner, UsageRow
 from bullpen.ports import Ports
 
 HOUR = timedelta(hours=1)
-MICROS_AN_HOUR = 3_600_000_000
+Kind = tuple[str, UsageClass]  # of machine: what has one price
+Cell = tuple[Owner, str, Kind]
+T = TypeVar("T")
 NO_RUN, NO_REPOSITORY = "(no run)", "(no repository)"
 """Names of what belongs to no run, and of runs of which no repository is known. No run and no repository is so named:
 they have no spaces."""
@@ -37,25 +38,6 @@ class CostKey(StrEnum):
     REPOSITORY = "repository"
     CLASS = "class"
     RUN = "run"
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """Time, and what it cost. Money is in microseconds times USD per hour: `usd` divides, once, at the end."""
-
-    micros: int = 0
-    priced: Decimal = Decimal(0)
-
-    def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.micros + other.micros, self.priced + other.priced)
-
-    @property
-    def seconds(self) -> float:
-        return self.micros / 1e6
-
-    @property
-    def usd(self) -> Decimal:
-        return self.priced / MICROS_AN_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +66,6 @@ class HourCost:
     hour: datetime
     owner: Owner
     total: Amount
-
-
-@dataclass(frozen=True, slots=True)
-class Saving:
-    """What reuse saved. `reused` runners were selected instead of created; `avoided` is the boot time that they did not
-    need. The saving is that less what was idle, and may be negative."""
-
-    reused: int
-    avoided: Amount
-    idle: Amount
-
-    @property
-    def seconds(self) -> float:
-        return (self.avoided.micros - self.idle.micros) / 1e6
-
-    @property
-    def usd(self) -> Decimal:
-        return (self.avoided.priced - self.idle.priced) / MICROS_AN_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +100,8 @@ async def cost(ports: Ports, settings: Settings, since: datetime, until: datetim
     now = settled(ports)
     since, until = whole_hours(since, until)
     used = await usage_between(ports, since, until, now, lambda: CostSums(by))
-    reports = await reports_between(ports, since, until)
-    booted = boot_times(reports)
-    if any(one.selected and one.resource_class not in booted for one in reports):
-        booted = await warmed_boots(ports) | booted
-    return account(settings, used, reports, booted, since, min(until, ports.clock.now()), most)
+    reuse = await reuse_between(ports, since, until)
+    return account(settings, used, reuse, since, min(until, ports.clock.now()), most)
 
 
 async def cost_hours(ports: Ports, settings: Settings, since: datetime, until: datetime) -> list[HourCost]:
@@ -155,17 +116,20 @@ async def cost_hours(ports: Ports, settings: Settings, since: datetime, until: d
 
 
 class CostSums:
-    """Microseconds by name, owner, class and kind of machine."""
+    """Microseconds by name and cell. A cell is what few have: an owner, a class and a kind of machine. Its number is
+    quicker to look up, where there are a hundred thousand names."""
 
     def __init__(self, by: CostKey) -> None:
         self.by = by
-        self.micros: dict[tuple[str, Owner, str, str, UsageClass], int] = {}
+        self.cells: dict[Cell, int] = {}
+        self.micros: dict[tuple[str, int], int] = {}
         self.first_hour: datetime | None = None
 
     def add(self, rows: Iterable[UsageRow]) -> None:
-        name_of, micros = NAMES[self.by], self.micros
+        name_of, micros, cells = NAMES[self.by], self.micros, self.cells
         for row in rows:
-            key = (name_of(row), row.owner, row.resource_class, row.instance_type, row.usage_class)
+            cell = (row.owner, row.resource_class, (row.instance_type, row.usage_class))
+            key = name_of(row), cells.setdefault(cell, len(cells))
             micros[key] = micros.get(key, 0) + row.microseconds
             if self.first_hour is None or row.hour < self.first_hour:
                 self.first_hour = row.hour
@@ -191,30 +155,20 @@ def whole_hours(since: datetime, until: datetime) -> tuple[datetime, datetime]:
 
 
 def account(
-    settings: Settings,
-    used: CostSums,
-    reports: Iterable[ProvisionReport],
-    booted: Mapping[str, Sequence[float]],
-    since: datetime,
-    until: datetime,
-    most: int = 0,
+    settings: Settings, used: CostSums, reuse: ReuseSums, since: datetime, until: datetime, most: int = 0
 ) -> Cost:
-    owners: dict[Owner, Amount] = {owner: Amount() for owner in Owner}
-    machines: defaultdict[tuple[str, UsageClass], int] = defaultdict(int)
-    classes: defaultdict[str, Amount] = defaultdict(Amount)
-    rows: dict[str, list[tuple[Owner, int, Decimal]]] = {}
-    rates: dict[tuple[str, UsageClass], Decimal] = {}
-    for (name, owner, resource_class, instance_type, usage_class), micros in used.micros.items():
-        key = (instance_type, usage_class)
-        if key not in rates:
-            rates[key] = price_of(settings, *key) or Decimal(0)
-        priced = micros * rates[key]
-        owners[owner] += Amount(micros, priced)
-        machines[key] += micros
-        classes[resource_class] += Amount(micros, priced)
-        rows.setdefault(name, []).append((owner, micros, priced))
-    listed = sorted(rows, key=lambda name: _rank(name, rows[name]))
-    kinds = [(key, price_of(settings, *key), machines[key]) for key in sorted(machines)]
+    rows: dict[str, list[tuple[int, int]]] = {}
+    totals = [0] * len(used.cells)
+    for (name, cell), micros in used.micros.items():
+        totals[cell] += micros
+        rows.setdefault(name, []).append((cell, micros))
+    of = list(used.cells)  # by the number of the cell
+    prices = {kind: price_of(settings, *kind) for kind in sorted({kind for *_, kind in of})}
+    rates = [prices[kind] or Decimal(0) for *_, kind in of]
+    parts = list(enumerate(totals))
+    owner_of = [owner for owner, *_ in of]
+    owners = dict.fromkeys(Owner, Amount()) | _priced(parts, rates, owner_of)
+    machines = _priced(parts, rates, [kind for *_, kind in of])
     return Cost(
         since,
         until,
@@ -222,23 +176,34 @@ def account(
         used.by,
         sum(owners.values(), Amount()),
         owners,
-        tuple(_row(name, rows[name]) for name in (listed[:most] if most else listed)),
-        tuple(MachineCost(*key, price, Amount(micros, micros * (price or Decimal(0)))) for key, price, micros in kinds),
-        _saving(reports, booted, classes, owners[Owner.IDLE]),
-        max(len(listed) - most, 0) if most else 0,
+        tuple(_row(name, rows[name], rates, owner_of) for name in _dearest(rows, rates, most)),
+        tuple(MachineCost(*kind, price, machines[kind]) for kind, price in prices.items()),
+        reuse.saving(_priced(parts, rates, [resource_class for _, resource_class, _ in of]), owners[Owner.IDLE]),
+        max(len(rows) - most, 0) if most else 0,
     )
 
 
-def _rank(name: str, parts: Iterable[tuple[Owner, int, Decimal]]) -> tuple[float, int, str]:
-    """The most expensive first. There may be a hundred thousand: floats compare faster, and are near enough."""
-    return -sum(float(priced) for *_, priced in parts), -sum(micros for _, micros, _ in parts), name
+def _dearest(rows: Mapping[str, Sequence[tuple[int, int]]], rates: Sequence[Decimal], most: int) -> list[str]:
+    """The most expensive first, `most` of them; 0: all. Floats compare faster, and are near enough."""
+    near = [float(rate) for rate in rates]
+    ranks = (
+        (-sum([near[cell] * micros for cell, micros in parts]), -sum([micros for _, micros in parts]), name)
+        for name, parts in rows.items()
+    )
+    return [name for *_, name in (nsmallest(most, ranks) if most else sorted(ranks))]
 
 
-def _row(name: str, parts: Iterable[tuple[Owner, int, Decimal]]) -> CostRow:
-    owners: dict[Owner, Amount] = {}
-    for owner, micros, priced in parts:
-        owners[owner] = owners.get(owner, Amount()) + Amount(micros, priced)
+def _row(name: str, parts: Sequence[tuple[int, int]], rates: Sequence[Decimal], owner_of: Sequence[Owner]) -> CostRow:
+    owners = _priced(parts, rates, owner_of)
     return CostRow(name, owners, sum(owners.values(), Amount()))
+
+
+def _priced(parts: Iterable[tuple[int, int]], rates: Sequence[Decimal], keys: Sequence[T]) -> dict[T, Amount]:
+    """What cells cost, added up by the key of each."""
+    found: dict[T, Amount] = {}
+    for cell, micros in parts:
+        found[keys[cell]] = found.get(keys[cell], Amount()) + Amount(micros, micros * rates[cell])
+    return found
 
 
 def amount_of(settings: Settings, micros: int, instance_type: str, usage_class: UsageClass) -> Amount:
@@ -254,23 +219,3 @@ NAMES: Mapping[CostKey, Callable[[UsageRow], str]] = {
     CostKey.CLASS: lambda row: row.resource_class,
     CostKey.RUN: lambda row: row.run_id or NO_RUN,
 }
-
-
-def _saving(
-    reports: Iterable[ProvisionReport],
-    booted: Mapping[str, Sequence[float]],
-    classes: Mapping[str, Amount],
-    idle: Amount,
-) -> Saving | None:
-    every = [seconds for of in booted.values() for seconds in of]
-    if not every:
-        return None
-    avoided, reused = Amount(), 0
-    for report in reports:
-        known = booted.get(report.resource_class, every)
-        micros = round(report.selected * sum(known) / len(known) * 1e6)
-        spent = classes.get(report.resource_class, Amount())
-        average = spent.priced / spent.micros if spent.micros else Decimal(0)
-        avoided += Amount(micros, micros * average)
-        reused += report.selected
-    return Saving(reused, avoided, idle)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from bullpen.history.cost import Amount, Cost, CostRow, HourCost
+    from bullpen.history.amounts import Amount
+    from bullpen.history.cost import Cost, CostRow, HourCost
 
 ROWS = 1000
 """Rows of one answer: the most expensive ones."""
