@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import stored_contents
 from bullpen.config import Aws, Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.dynamodb.ci import DynamoCI
@@ -64,11 +65,13 @@ CAPACITY = 8
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An engine, ready and empty. `hire(name, label, busy)` makes a runner known to the CI, as an agent does."""
+    """An engine, ready and empty. `hire(name, label, busy)` makes a runner known to the CI, as an agent does.
+    `contents` is everything that its store has."""
 
     ports: Ports
     hire: Callable[[str, str, bool], Awaitable[None]]
     set_world: SetWorld | None = None  # the service behind the port of scale sets
+    contents: Callable[[], Awaitable[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,10 @@ async def memory(_directory: Path) -> AsyncIterator[Opened]:
         await ports.ci.register(name, label)
         await ports.ci.set_busy(name, busy)
 
-    yield Opened(ports, hire)
+    async def contents() -> Any:
+        return stored_contents.of_memory(services)
+
+    yield Opened(ports, hire, contents=contents)
 
 
 @asynccontextmanager
@@ -126,8 +132,11 @@ async def sqlite(directory: Path) -> AsyncIterator[Opened]:
             row = (name, label, "round", int(busy))
             await database.write(lambda tx: tx.execute("INSERT INTO registrations VALUES (?, ?, ?, ?)", row).rowcount)
 
+        async def contents() -> Any:
+            return stored_contents.of_home(directory)
+
         with plans_checked(database.path):
-            yield Opened(ports, hire)
+            yield Opened(ports, hire, contents=contents)
 
 
 @asynccontextmanager
@@ -142,7 +151,7 @@ async def local(directory: Path) -> AsyncIterator[Opened]:
 
 @asynccontextmanager
 async def aws(make_settings: MakeSettings) -> AsyncIterator[Opened]:
-    async with a_cloud_with_a_table(make_settings().aws) as cloud:
+    async with a_cloud_with_a_table(own := make_settings().aws) as cloud:
         table = TableClient(cloud, SystemChance())
         clock = SystemClock()
         ports = replace(
@@ -166,7 +175,10 @@ async def aws(make_settings: MakeSettings) -> AsyncIterator[Opened]:
             said = {"label": text(label), "round": text("round"), "busy": {"BOOL": busy}}
             await table.put({**raw_key("Registration", name), **said})
 
-        yield Opened(ports, hire)
+        async def contents() -> Any:
+            return await stored_contents.of_table(cloud, own)
+
+        yield Opened(ports, hire, contents=contents)
 
 
 @asynccontextmanager

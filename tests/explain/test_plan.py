@@ -1,7 +1,6 @@
 """`plan` says what a provision does, and leaves everything as it is."""
 
 import asyncio
-import copy
 from collections.abc import Coroutine
 from typing import Any
 
@@ -19,6 +18,7 @@ from bullpen.schema.plan import PlanAnswer, plan_of
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import a_world, ids, on_github, provisioned, records, released, small, with_pool
+from stored_contents import of_memory
 
 
 def request(world: World, run_id: str, count: int, **needs: Any) -> Request:
@@ -29,15 +29,6 @@ def request(world: World, run_id: str, count: int, **needs: Any) -> Request:
 async def planned(world: World, run_id: str, count: int, **needs: Any) -> PlanAnswer:
     found = await plan(world.ports(), world.settings, request(world, run_id, count, **needs))
     return plan_of(found)
-
-
-def everything(world: World) -> dict[str, Any]:
-    """All that the store, the queues and the compute engine have."""
-    tables = world.memory.tables
-    names = ("instances", "provisions", "jobs", "stories", "workers", "pauses", "repositories", "set_sessions")
-    stored = {name: copy.deepcopy(getattr(tables, name)) for name in names}
-    queues = {name: sorted(queue.bodies()) for name, queue in world.memory.queues.items()}
-    return stored | {"queues": queues, "machines": sorted(world.memory.yard.machines)}
 
 
 def capped(most: int, **kind: Any) -> Settings:
@@ -65,10 +56,10 @@ async def test_a_plan_changes_no_record_no_queue_and_no_machine() -> None:
     async with a_world(settings=capped(3, idle_target=1)) as world:
         await with_pool(world, 2, trust_domain="acme/web/42")
         await provisioned(world, "holder", 1)
-        before = everything(world)
+        before = of_memory(world.memory)
         for count, needs in ((1, {}), (2, {"trust_domain": "acme/web/43"}), (3, {"usage_class": UsageClass.SPOT})):
             await planned(world, "run", count, **needs)
-        assert everything(world) == before
+        assert of_memory(world.memory) == before
 
 
 async def test_a_plan_counts_what_serves_the_run_already() -> None:
