@@ -12,7 +12,7 @@ import pytest
 from builders import running
 from bullpen import inventory
 from bullpen.errors import Unavailable
-from bullpen.server.routes import pool
+from bullpen.server.routes import history, pool
 from bullpen.server.shared_answers import KEPT, LEAST, MOST, SHARE
 from conformance.landing import land
 from server.fixtures import INSTANCE, House, a_house
@@ -65,6 +65,25 @@ async def test_an_answer_is_kept_for_as_long_as_it_took_many_times_over(
         await asyncio.sleep(0.2)
         await ask(house)
         assert counted.times == 2
+
+
+async def test_what_a_long_history_cost_is_kept_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_house(tmp_path) as house:
+        asked: list[str] = []
+
+        async def slow(*given: Any) -> list[Any]:
+            asked.append("hours")
+            await asyncio.sleep(2.0)
+            return []
+
+        monkeypatch.setattr(history, "cost_hours", slow)
+        for passed in (0.0, MOST + 1.0, 2.0 * SHARE - MOST - 10.0):
+            await asyncio.sleep(passed)
+            assert (await ask(house, "/v1/cost/hours?since=30d")).status_code == 200
+        assert len(asked) == 1
+        await asyncio.sleep(20.0)
+        await ask(house, "/v1/cost/hours?since=30d")
+        assert len(asked) == 2
 
 
 async def test_other_parameters_are_another_question(tmp_path: Path) -> None:

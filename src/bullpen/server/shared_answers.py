@@ -5,8 +5,8 @@
                 └─▶ work it out, and keep it for as long as it took, many times over
 
 So however many pages are open, the questions of a kind take a small share of the server. An answer is a second old at
-most where it was cheap, and fifteen where it was not. What a page changes itself is never hidden from it: after
-each of its writes everything is worked out again.
+most where it was cheap, and fifteen where it was not; what a long history cost may be minutes old. What a page changes
+itself is never hidden from it: after each of its writes everything is worked out again.
 
 Only for requests of the dashboard's own pages, which browsers mark; a program always gets an answer of its own. Only
 for answers that are the same for every operator.
@@ -37,7 +37,10 @@ PATHS = frozenset(
     )
 )
 """Questions about the whole pool."""
+PAST = frozenset(("/v1/cost", "/v1/cost/hours"))
+"""Questions that read a month of history, of which the last minutes change little."""
 LEAST, MOST = 1.0, 15.0  # seconds for which an answer is kept
+MOST_OF_PAST = 300.0
 SHARE = 100  # … which are so many times as many as it took: a question takes a hundredth of a core
 KEPT = 32  # answers; each with other parameters is one
 LARGEST = 4 * 1024 * 1024  # bytes of one that is kept
@@ -124,7 +127,8 @@ class SharedAnswers:
         began = _now()
         await self._app(scope, receive, send)
         took = _now() - began
-        return SharedAnswer(start, bytes(body), _now() + min(MOST, max(LEAST, SHARE * took)))
+        most = MOST_OF_PAST if scope["path"] in PAST else MOST
+        return SharedAnswer(start, bytes(body), _now() + min(most, max(LEAST, SHARE * took)))
 
 
 def is_of_page(scope: Any) -> bool:
