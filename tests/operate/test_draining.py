@@ -1,6 +1,7 @@
 """Drain: an instance takes no new run, and is ended once it is free; never under the run that has it."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from bullpen.model import instance as instances
 from bullpen.model.hold import pause_key
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.model.ticket import UsageClass
+from bullpen.model.times import later
 from bullpen.operate import OperateOutcome, drain, pause, resume
 from bullpen.sim.world import World
 from fixtures import a_world, ids, machines, provisioned, records, refreshed, released, small, steps, tickets, with_pool
@@ -30,6 +32,9 @@ async def test_one_on_offer_is_ended_at_once() -> None:
         assert machines(world) == [other]
         line = world.memory.tables.stories[one][-2]
         assert (line.step, line.by, line.why) == ("expire", "ada", "drained by ada: disk is full")
+        now = world.ports().clock.now()
+        (noted,) = (await world.ports().history.actions(now - timedelta(hours=1), later(now, 1), 10)).rows
+        assert (noted.by, noted.did, noted.reason) == ("operator/ada", "end", "disk is full; it is free")
 
 
 async def test_a_busy_one_finishes_its_run_and_is_ended_instead_of_offered() -> None:

@@ -126,3 +126,4 @@ async def test_what_operators_and_operations_do_is_in_the_activity(tmp_path: Pat
         assert released["by"].endswith("/operations")
         by_operators = [one for one in shown if one["by"].startswith("operator/")]
         assert [(one["did"], one["subject"]) for one in by_operators] == [("pause", "class small")]
+        assert by_operators[0]["reason"].startswith("the image is broken; no provision of it starts")

@@ -64,7 +64,8 @@ async def _drain_named(
     if not dry_run:
         done = await _carry_out(ports, settings, done, note, operator)
     dealt_with = {one.id for one in (*done.ends, *done.marks)}
-    return OperateOutcome(dry_run, (*_deeds(done), *(_skipped(one) for one in some if one.id not in dealt_with)))
+    skipped = [_skipped(one) for one in some if one.id not in dealt_with]
+    return OperateOutcome(dry_run, (*_deeds(done), *skipped), note=note)
 
 
 async def _drain_class(
@@ -79,7 +80,7 @@ async def _drain_class(
     if not dry_run:
         done = await _carry_out(ports, settings, done, note, operator)
     hold = outcome.hold if dry_run else paused_by(await ports.records.pauses(), resource_class)
-    return OperateOutcome(dry_run, (*outcome.actions, *_deeds(done)), hold)
+    return OperateOutcome(dry_run, (*outcome.actions, *_deeds(done)), hold, outcome.note or note)
 
 
 async def _carry_out(ports: Ports, settings: Settings, planned: DrainPlan, note: str, operator: str) -> DrainPlan:

@@ -1,6 +1,7 @@
-"""Noted: an order that was carried out is part of the activity, with its operator."""
+"""Noted: an order that was carried out is part of the activity, with its operator and the operator's note."""
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
@@ -19,7 +20,9 @@ def noted(order: Order[P]) -> Order[P]:
     async def carried_out(ports: Ports, /, *args: P.args, **kwargs: P.kwargs) -> OperateOutcome:
         outcome = await order(ports, *args, **kwargs)
         if not outcome.dry_run:
-            await activity.note(ports, f"operator/{kwargs['operator']}", outcome.actions)
+            before = f"{outcome.note}; " if outcome.note else ""
+            deeds = [replace(one, reason=before + one.reason) for one in outcome.actions]
+            await activity.note(ports, f"operator/{kwargs['operator']}", deeds)
         return outcome
 
     return carried_out

@@ -30,11 +30,12 @@ class OperatorDeed:
 
 @dataclass(frozen=True, slots=True)
 class OperateOutcome:
-    """`hold` is the pause that is in force afterwards, if one is."""
+    """`hold` is the pause that is in force afterwards, if one is. `note` is what the operator gave as reason."""
 
     dry_run: bool
     actions: tuple[OperatorDeed, ...] = ()
     hold: Pause | None = None
+    note: str = ""
 
 
 def checked_note(note: str, *, is_needed: bool = False) -> str:

@@ -45,7 +45,8 @@ async def paused(
             (landed,) = await ports.records.apply(hold.pause(one, event))
         except Conflict:
             continue
-        return OperateOutcome(dry_run, actions, paused_by([*_others(standing, landed), landed], resource_class))
+        in_force = paused_by([*_others(standing, landed), landed], resource_class)
+        return OperateOutcome(dry_run, actions, in_force, note)
     raise Unavailable(f"{subject_of(resource_class)}: other operators keep changing its pause", remedy="Try again.")
 
 
