@@ -1,7 +1,9 @@
 """Idle targets by the clock: which entry holds, when that changes, and which entries overlap."""
 
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, reset_tzpath
 
 import pytest
 from hypothesis import given
@@ -110,11 +112,37 @@ def test_empty_hours_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "zone",
-    ["", "Europe", "Europe/Atlantis", "europe/berlin", "../etc/passwd", "/etc/localtime", "zone.tab", "a\0", "x" * 300],
+    [
+        "",
+        "Europe",
+        "Europe/Atlantis",
+        "europe/berlin",
+        "../etc/passwd",
+        "/etc/localtime",
+        "zone.tab",
+        "a\0",
+        "x" * 300,
+        "localtime",  # another one on another machine
+        "right/Europe/Berlin",
+        "posix/Europe/Berlin",
+    ],
 )
 def test_an_unknown_time_zone_is_refused(zone: str) -> None:
     with pytest.raises(ValueError, match="must be the name of an IANA time zone"):
         zone_of(zone)
+
+
+def test_a_machine_without_time_zones_is_told_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ["tzdata", *(name for name in sys.modules if name.startswith("tzdata."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    ZoneInfo.clear_cache()
+    reset_tzpath([])
+    try:
+        for zone in ("Europe/Berlin", "UTC"):
+            with pytest.raises(ValueError, match="no time zones; install the Python package tzdata"):
+                zone_of(zone)
+    finally:
+        reset_tzpath()
 
 
 # ---- which entry holds

@@ -22,6 +22,9 @@ GROUPS = {"weekdays": range(5), "weekend": range(5, 7)}
 DAYS_ALLOWED = "mon, tue, wed, thu, fri, sat, sun, weekdays, weekend or a range such as mon-thu"
 HOURS_ALLOWED = "a time from 00:00 to 23:59, a dash and a later one, such as 08:00-18:30, or 22:00-06:00 over midnight"
 ZONE_ALLOWED = "the name of an IANA time zone, such as Europe/Berlin or UTC"
+OF_MACHINE = ("localtime", "posixrules", "Factory", "posix", "right")
+"""Files beside the zones: a machine's own time, which differs among servers, and variants with leap seconds."""
+NO_ZONES = "cannot be looked up: this machine has no time zones; install the Python package tzdata"
 DAY = 24 * 60  # minutes
 WEEK = 7 * DAY
 HORIZON = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2046, 1, 1, tzinfo=UTC))
@@ -122,9 +125,12 @@ def zone_of(name: str) -> tzinfo:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # only a pool with a schedule needs time zones
 
     try:
-        return ZoneInfo(name)
+        if name.partition("/")[0] not in OF_MACHINE:
+            return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"must be {ZONE_ALLOWED}") from None
+        if not known_zones():
+            raise ValueError(NO_ZONES) from None
+    raise ValueError(f"must be {ZONE_ALLOWED}")
 
 
 def known_zones() -> list[str]:
