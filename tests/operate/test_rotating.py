@@ -1,12 +1,13 @@
 """Rotate: every instance of a class is replaced, and its warm target has no gap."""
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
 
 from bullpen.config import Limits, Settings
-from bullpen.errors import ConfigError
+from bullpen.errors import ConfigError, Refused
 from bullpen.model.instance import IDLE, RUNNING, TERMINATED
 from bullpen.model.rotation import rotation_key
 from bullpen.model.ticket import UsageClass
@@ -123,6 +124,18 @@ async def test_every_class_is_rotated_if_none_is_named() -> None:
         await provisioned(world, "other", 1, resource_class="large")
         outcome = await rotated(world, "")
         assert [one.subject for one in outcome.actions] == ["class large", "class small"]
+
+
+async def test_no_class_is_rotated_if_one_has_more_instances_than_a_rotation_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules["bullpen.operate.rotate"], "MEMBERS_MOST", 1)
+    async with a_world() as world:
+        await provisioned(world, "run", 1, resource_class="large")
+        await provisioned(world, "other", 2)
+        with pytest.raises(Refused, match="class small: a rotation may have 1 instances, and the class has 2"):
+            await rotated(world, "")
+        assert world.memory.tables.rotations == {}
 
 
 async def test_a_rotation_of_a_class_without_instances_does_nothing() -> None:

@@ -23,6 +23,12 @@ async def rotate(
     check_class(settings, resource_class, classes_of(live))
     of_classes = {name: [one for one in live if one.resource_class == name] for name in classes_of(live)}
     wanted = {name: some for name, some in of_classes.items() if resource_class in ("", name)}
+    for name, some in wanted.items():
+        if len(some) > MEMBERS_MOST:
+            raise Refused(
+                f"class {name}: a rotation may have {MEMBERS_MOST:,} instances, and the class has {len(some):,}",
+                remedy="Drain some of them first. Nothing was rotated.",
+            )
     actions = [await _rotate_class(ports, settings, *one, operator, dry_run) for one in wanted.items()]
     return OperateOutcome(dry_run, tuple(actions))
 
@@ -30,11 +36,6 @@ async def rotate(
 async def _rotate_class(
     ports: Ports, settings: Settings, name: str, of_class: list[Instance], operator: str, dry_run: bool
 ) -> OperatorDeed:
-    if len(of_class) > MEMBERS_MOST:
-        raise Refused(
-            f"class {name}: a rotation may have {MEMBERS_MOST:,} instances, and the class has {len(of_class):,}",
-            remedy="Drain some of them first.",
-        )
     pauses = await ports.records.pauses()
     own = settings.classes.get(name)
     target = own.target_at(ports.clock.now()) if own is not None else 0
