@@ -24,6 +24,8 @@ DAY = timedelta(days=1)
         ("2026-11-01 08:00", datetime(2026, 11, 1, 8, tzinfo=UTC)),
         ("1970-01-01", datetime(2020, 1, 1, tzinfo=UTC)),
         ("999999w", datetime(2020, 1, 1, tzinfo=UTC)),
+        ("0001-01-01T00:00:00+14:00", datetime(2020, 1, 1, tzinfo=UTC)),
+        ("9999-12-31T23:59:59-14:00", datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
     ],
 )
 def test_a_moment_is_a_length_before_now_or_a_time_in_utc(text: str, at: datetime) -> None:

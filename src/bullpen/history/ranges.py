@@ -22,13 +22,19 @@ def moment(text: str, now: datetime, field: str) -> datetime:
             at = OLDEST
     elif len(text) >= len("2026-11-01"):
         with suppress(ValueError):
-            at = datetime.fromisoformat(text)
-            at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+            at = _in_utc(datetime.fromisoformat(text))
     if at is None:
         raise ConfigError(
             f"{field} {shortened(text)}: must be {ALLOWED}", field=field, value=text[:80], allowed=ALLOWED
         )
     return max(at, OLDEST)
+
+
+def _in_utc(at: datetime) -> datetime:
+    try:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError:  # at either end of the calendar, where hours do not matter
+        return at.replace(tzinfo=UTC)
 
 
 def range_between(since: str, until: str, now: datetime, prefix: str = "") -> tuple[datetime, datetime]:
