@@ -61,15 +61,20 @@ async def refresh(
             failures.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):
         return actions  # there is nothing to read yet
-    await clock_skew.require_right(ports, settings)
     runner = PlanRunner(failures)
-    async for plan in _plans(ports, settings, dry_run, adopt):
-        if dry_run or plan.is_certain:
-            note(plan.actions)
-        if not dry_run:
-            note(await runner.perform(plan))
-    for id in await jobs.give_up_stranded(ports, settings, by=BY, dry_run=dry_run):
-        note([Action("give up", id, "its run has no runner")])
+    try:
+        await clock_skew.require_right(ports, settings)
+        async for plan in _plans(ports, settings, dry_run, adopt):
+            if dry_run or plan.is_certain:
+                note(plan.actions)
+            if not dry_run:
+                note(await runner.perform(plan))
+        for id in await jobs.give_up_stranded(ports, settings, by=BY, dry_run=dry_run):
+            note([Action("give up", id, "its run has no runner")])
+    except BullpenError:
+        if not dry_run:  # what was done before stays done
+            await activity.note(ports, BY, actions)
+        raise
     if not dry_run:
         await quietly(book_ended(ports))
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
