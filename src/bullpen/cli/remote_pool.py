@@ -58,8 +58,9 @@ class RemotePool:
         return PoolStatus(**shared | {"location": self._client.url}, runs=runs, instances=instances, limits=[])
 
     async def wait_for_change(self, seconds: float) -> None:
-        """The first call opens the event stream. Without one, where a proxy holds it up, the time alone counts."""
-        if self._following is None:
+        """Opens the event stream, and opens it again if it has ended: the server was away for long. Without one, where
+        a proxy holds it up, the time alone counts."""
+        if self._following is None or self._following.done():
             self._following = asyncio.get_running_loop().create_task(self._follow())
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -63,7 +63,8 @@ async def timeline_of(view: PoolView, provision: Provision) -> Timeline | None:
     asked = report.asked_at if report is not None else began(story)
     if asked is None:
         return None
-    lanes = report.lanes if report is not None else await _lanes_of_stories(view, provision, asked)
+    # The report of a killed call has no lanes: the stories of its instances know more.
+    lanes = report.lanes if report is not None and report.lanes else await _lanes_of_stories(view, provision, asked)
     first_jobs = await _first_jobs(view, provision, asked) if provision.run_id else {}
     return _timeline(
         provision, story, report, asked, [TimelineLane(one, first_jobs.get(one.instance_id)) for one in lanes]

@@ -21,7 +21,7 @@ is a lease: if its process is killed, it leaves the queue when the place runs ou
 """
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from bullpen.errors import Conflict
@@ -111,6 +111,10 @@ class Provision:
     def waits_for(self) -> str:
         """The cap that it waits for; empty if it is in no queue."""
         return self.place.cap if self.place and self.state is OPEN else ""
+
+    def asked_at(self, patience: float) -> datetime:
+        """When it was asked for. The record has its deadline only, which is `patience` seconds later."""
+        return self.place.since if self.place is not None else self.deadline - timedelta(seconds=patience)
 
     @property
     def is_over(self) -> bool:

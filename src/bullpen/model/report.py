@@ -13,7 +13,7 @@ from enum import StrEnum
 from bullpen.errors import FailureCause
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.progress import WorkPhase
-from bullpen.model.provision import Origin
+from bullpen.model.provision import Origin, Provision
 from bullpen.model.ticket import UsageClass
 
 LANES_KEPT = 200
@@ -76,3 +76,22 @@ class ProvisionReport:
     def waited(self) -> float:
         """Seconds from asked to answered."""
         return max((self.ended_at - self.asked_at).total_seconds(), 0.0)
+
+
+def abandoned(provision: Provision, why: str, patience: float, at: datetime) -> ProvisionReport:
+    """The report of a call whose process is gone, by the process that aborts its provision: what the record knows."""
+    needs = provision.needs
+    return ProvisionReport(
+        id=provision.id,
+        run_id=provision.run_id,
+        repository=needs.repository,
+        resource_class=needs.resource_class,
+        usage_class=needs.usage_class,
+        trust_domain=needs.trust_domain,
+        asked_at=provision.asked_at(patience),
+        ended_at=at,
+        outcome=ReportOutcome.FAILED,
+        cause=FailureCause.INTERRUPTED,
+        reason=why[:REASON_LENGTH],
+        requested=provision.want,
+    )

@@ -6,21 +6,26 @@ made it has a head start. If it dies, the next provision, release or refresh, or
 A debt that cannot be paid stops no other one. It is logged with the reason and tried again later.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
 from bullpen import jobs
 from bullpen.config import Settings
-from bullpen.errors import Conflict, Outdated, Unavailable
+from bullpen.errors import BullpenError, Conflict, Outdated, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, TERMINATED, Instance, InstanceFate
 from bullpen.model.provision import Provision
+from bullpen.model.report import abandoned
 from bullpen.model.signal import Pulse
 from bullpen.pool import busy, clock_skew, lifecycle, offering
 from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports
 from bullpen.structured_log import LogEvent, happened
+
+REPORT_PATIENCE = 1.0  # seconds that the report of a killed call may take
 
 T = TypeVar("T", Instance, Provision)
 Done = TypeVar("Done")
@@ -175,8 +180,22 @@ def why_due(undecided: Provision, now: datetime) -> str:
 
 async def _abort(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> Provision | None:
     aborted = lifecycle.aborted(ports, settings, why, by=by)
-    (landed,) = await ports.records.apply_each([provisions.abort(undecided, aborted)])
-    return None if isinstance(landed, Conflict) else landed
+    results: list[Provision | Conflict] = await ports.records.apply_each([provisions.abort(undecided, aborted)])
+    if isinstance(landed := results[0], Conflict):
+        return None
+    await _report(ports, settings, undecided, why)
+    return landed
+
+
+async def _report(ports: Ports, settings: Settings, undecided: Provision, why: str) -> None:
+    """The call of a run is counted, although its process was killed and reports nothing. No decision depends on it."""
+    if not undecided.run_id:
+        return
+    with suppress(BullpenError, TimeoutError):
+        async with asyncio.timeout(REPORT_PATIENCE):
+            if await ports.history.report(undecided.id) is None:
+                report = abandoned(undecided, why, settings.timings.provision, ports.clock.now())
+                await ports.history.note_provision(report)
 
 
 async def instances_of(ports: Ports, provision: Provision) -> list[Instance]:

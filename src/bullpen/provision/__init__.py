@@ -5,6 +5,7 @@ back or dump → count → note the report
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 from bullpen.config import Settings
@@ -36,7 +37,13 @@ async def provision(
     needs = await repositories.with_inherited(ports, settings, request.needs, by="provision")
     request = replace(request, needs=needs)
     existing = ExistingMembers(ports, settings, request, tell)
-    outcome = await ProvisionCall(ports, settings, request, stop, tell, existing, began).serve()
+    call = ProvisionCall(ports, settings, request, stop, tell, existing, began)
+    try:
+        outcome = await call.serve()
+    except Exception as error:
+        with suppress(Exception):  # the error that ended the call is the one to raise
+            await note_call(ports, request, call.broken(error), asked_at)
+        raise
     outcome = replace(outcome, duration=asyncio.get_running_loop().time() - began)
     await note_call(ports, request, outcome, asked_at)
     return outcome

@@ -16,7 +16,7 @@ from dataclasses import field, replace
 
 from bullpen.concurrency import Arm, gather_or_cancel
 from bullpen.config import Settings
-from bullpen.errors import ProvisionFailed, Unavailable
+from bullpen.errors import BullpenError, FailureCause, ProvisionFailed, Unavailable
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.ticket import Verdict
@@ -71,7 +71,11 @@ class ProvisionCall:
             if first:
                 request = replace(request, wait=0.0)  # a waiting call holds nothing, and this one holds members
             attempt = await ProvisionAttempt.open(ports, settings, request, self.existing, missing, self.tell, first)
-            outcome = await attempt.run(self.stop)
+            try:
+                outcome = await attempt.run(self.stop)
+            except Exception:
+                self.attempts.append(attempt)
+                raise
             if outcome is None:
                 continue
             self.attempts.append(attempt)
@@ -126,6 +130,14 @@ class ProvisionCall:
                 f"{reason}; and not everything could be given back: {why}; these may still run: {ids}",
                 remedy=f"Release {self.request.run_id}, or provision it again.",
             ) from error
+
+    def broken(self, error: Exception) -> Outcome:
+        """What there is to report of a call that ended in this error. Without a provision of its own it has no id."""
+        cause = error.cause if isinstance(error, BullpenError) else FailureCause.FAULT
+        last = self.attempts[-1].record.stored.id if self.attempts else ""
+        return self._answer(
+            replace(self._empty(), provision_id=last, reason=str(error) or type(error).__name__, cause=cause)
+        )
 
     def _empty(self) -> Outcome:
         return Outcome(self.request.run_id, "", self.request.count)

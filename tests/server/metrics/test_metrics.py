@@ -351,7 +351,18 @@ async def test_no_scrape_reads_every_record(tmp_path: Path) -> None:
         await scraped(house)
         asked = set(faults.requests)
         assert not asked & {"records.live", "records.instances", "workers.listed", "signals.read"}, asked
-        assert faults.requests.total() <= 9 + 2 * len(SETTINGS.classes), faults.requests
+        assert faults.requests.total() <= 10 + 2 * len(SETTINGS.classes), faults.requests
+
+
+async def test_a_call_that_reports_itself_after_it_was_given_up_for_dead_is_counted_once(tmp_path: Path) -> None:
+    history, memory = Reports(), Memory()
+    async with a_house(tmp_path, settings=SETTINGS, ports=ports_with(history, memory)) as house:
+        await asyncio.sleep(10)
+        history.all = [a_report(house, "p-1", 5, outcome=ReportOutcome.FAILED)]
+        assert (await scraped(house)).value("bullpen_provisions_total", resource_class="small", outcome="failed") == 1
+        await after_a_while()
+        history.all.append(a_report(house, "p-1", 0, outcome=ReportOutcome.FAILED))
+        assert (await scraped(house)).value("bullpen_provisions_total", resource_class="small", outcome="failed") == 1
 
 
 # ---- access

@@ -13,7 +13,9 @@ from bullpen.config import ResourceClass, Settings
 from bullpen.model.times import later
 from bullpen.ports.health import Limit
 from bullpen.server.metrics.exposition import VALID_FOR
+from bullpen.server.metrics.store_read import JOBS_OF_RUN, read_store
 from conformance.landing import land
+from conformance.leases import submit
 from server.fixtures import House, a_house
 from server.metrics.scraped import scraped
 
@@ -115,6 +117,30 @@ async def test_the_oldest_open_provision_is_the_wait_of_its_class(tmp_path: Path
         assert found.value("bullpen_oldest_wait_seconds", resource_class="large") == 0
         assert found.value("bullpen_provisions_open", resource_class="small") == 2
         assert found.value("bullpen_provisions_waiting", resource_class="small") == 0
+
+
+async def test_the_oldest_queued_job_of_all_runs_is_their_wait(tmp_path: Path) -> None:
+    async with a_house(tmp_path, settings=SETTINGS) as house:
+        found = await scraped(house)
+        assert found.value("bullpen_runs_with_queued_jobs") == 0
+        assert found.value("bullpen_job_oldest_wait_seconds") == 0
+        for number in range(3):
+            now = house.ports.clock.now()
+            await house.ports.records.apply(submit(f"j-{number}", f"run-{2 - number // 2}", now))
+            await asyncio.sleep(10)
+        found = await scraped(house)
+        assert found.value("bullpen_runs_with_queued_jobs") == 2
+        assert found.value("bullpen_job_oldest_wait_seconds") == pytest.approx(30)
+        assert found.value("bullpen_oldest_wait_seconds", resource_class="small") == 0
+
+
+async def test_a_run_of_many_jobs_costs_a_scrape_no_more_than_another(tmp_path: Path) -> None:
+    async with a_house(tmp_path, settings=SETTINGS) as house:
+        now = house.ports.clock.now()
+        for number in range(JOBS_OF_RUN * 4):
+            await house.ports.records.apply(submit(f"j-{number:03}", "run-1", now))
+        read = await read_store(house.ports, SETTINGS)
+        assert [len(jobs) for jobs in read.queued.values()] == [JOBS_OF_RUN]
 
 
 async def test_machines_that_are_warmed_ahead_of_any_run_are_no_wait(tmp_path: Path) -> None:

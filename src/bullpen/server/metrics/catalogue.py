@@ -72,6 +72,8 @@ FAMILIES = (
     _pool("provisions_open", "Provisions that are not decided, at most 1000.", CLASS),
     _pool("provisions_waiting", "Provisions that wait for room under a cap, at most 500.", CLASS),
     _pool("oldest_wait_seconds", "How long the oldest open provision, or job of a scale set, has waited.", CLASS),
+    _pool("runs_with_queued_jobs", "Runs with queued jobs of Bullpen's own CI, at most 50."),
+    _pool("job_oldest_wait_seconds", "How long the oldest queued job of these runs has waited."),
     _pool("debts_due", "Debts of instances and workers that are due, at most 1000.", "kind"),
     _pool("debt_overdue_seconds", "How long the oldest debt of an instance is overdue."),
     _pool("workers", "Workers by state, tombstones excluded.", "state"),

@@ -9,7 +9,6 @@ from bullpen.history.prices import price_of
 from bullpen.liveness.protection import DOMAIN, EVERYBODY
 from bullpen.model.control import HELD
 from bullpen.model.instance import TERMINATED, Instance, State
-from bullpen.model.provision import Provision
 from bullpen.model.scale_set import READY
 from bullpen.model.set_session import HELD as SESSION_HELD
 from bullpen.model.worker import ACTIVE, INACTIVE
@@ -38,6 +37,8 @@ def put_pool(samples: Samples, settings: Settings, read: StoreRead) -> None:
     samples.put("servers", len(read.servers))
     if settings.on_github:
         _put_sets(samples, settings, read)
+    else:
+        _put_jobs(samples, read)
 
 
 def _put_instances(samples: Samples, settings: Settings, read: StoreRead) -> None:
@@ -67,11 +68,11 @@ def _put_instances(samples: Samples, settings: Settings, read: StoreRead) -> Non
 
 
 def _put_waits(samples: Samples, settings: Settings, read: StoreRead) -> None:
-    patience = timedelta(seconds=settings.timings.provision)
+    patience = settings.timings.provision
     waiting = Counter(one.needs.resource_class for one in read.waiting if one.place is not None)
     since: dict[str, list[datetime]] = {name: [] for name in settings.classes}
     for name, some in read.open.items():
-        since[name] += [_asked_at(one, patience) for one in some if one.run_id]
+        since[name] += [one.asked_at(patience) for one in some if one.run_id]
     for session in read.sessions.values():
         found = read.scale_sets.get(session.set_name)
         if found is not None and found.rules.resource_class in since:
@@ -83,9 +84,11 @@ def _put_waits(samples: Samples, settings: Settings, read: StoreRead) -> None:
         samples.put("oldest_wait_seconds", max(oldest, 0.0), name)
 
 
-def _asked_at(one: Provision, patience: timedelta) -> datetime:
-    """When it was asked for. A record has its deadline only, which follows from that."""
-    return one.place.since if one.place is not None else one.deadline - patience
+def _put_jobs(samples: Samples, read: StoreRead) -> None:
+    """Jobs of Bullpen's own CI."""
+    times = [job.queued_at for jobs in read.queued.values() for job in jobs if job.queued_at is not None]
+    samples.put("runs_with_queued_jobs", len(read.queued))
+    samples.put("job_oldest_wait_seconds", max((read.at - min(times)).total_seconds(), 0.0) if times else 0.0)
 
 
 def _put_debts(samples: Samples, read: StoreRead) -> None:

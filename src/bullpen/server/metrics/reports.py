@@ -31,7 +31,7 @@ class ReportTally:
 
     def __init__(self, began: datetime) -> None:
         self._began = self._counted_until = began
-        self._known: dict[tuple[str, datetime], None] = {}  # counted, and within the overlap
+        self._known: dict[str, None] = {}  # counted, and within the overlap
         self._counts: dict[str, Counter[tuple[str, ...]]] = {}
         self._durations: dict[tuple[str, ...], Histogram] = {}
         self._stages: dict[WorkPhase, Histogram] = {}
@@ -48,11 +48,12 @@ class ReportTally:
                 break
         self._bounded = self._bounded or Bounded(settings.classes)
         for report in found:
-            if (report.id, report.ended_at) not in self._known:
+            if report.id not in self._known:  # a call that was given up for dead may report itself as well
+                self._known[report.id] = None
                 self._note(report, self._bounded(report.resource_class))
         self._counted_until = now
         recent = max(self._began, now - OVERLAP)
-        self._known = {(one.id, one.ended_at): None for one in found if one.ended_at >= recent}
+        self._known = {one.id: None for one in found if one.ended_at >= recent}
 
     def put(self, samples: Samples, settings: Settings) -> None:
         """Series of 0 for every class of the settings, so that the first provision is an increase."""

@@ -10,6 +10,7 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.model.control import Control
 from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
+from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession
@@ -18,6 +19,8 @@ from bullpen.ports import InstanceGroup, Ports, ServiceNote
 
 MOST_DUE = 1000  # debts and provisions that are counted one by one
 MOST_WAITING = 500
+MOST_RUNS = 50  # runs whose oldest jobs are read
+JOBS_OF_RUN = 5  # lost ones come first, then the oldest: few jobs of a run are lost at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class StoreRead:
     controls: Mapping[str, Control]
     tickets: Mapping[str, int]
     open: Mapping[str, list[Provision]]
+    queued: Mapping[str, list[Job]]
     waiting: list[Provision]
     owing: list[Instance]
     owing_workers: list[Worker]
@@ -52,6 +56,14 @@ async def read_store(ports: Ports, settings: Settings) -> StoreRead:
         found = await gather_or_cancel([ports.records.open_provisions(name) for name in classes])
         return {name: some[:MOST_DUE] for name, some in zip(classes, found, strict=True)}
 
+    async def queued_jobs() -> dict[str, list[Job]]:
+        """By run: the oldest ones of each."""
+        if settings.on_github:
+            return {}
+        runs = await ports.jobs.waiting_runs(MOST_RUNS)
+        found = await gather_or_cancel([ports.jobs.queued(id, now, JOBS_OF_RUN) for id in runs])
+        return dict(zip(runs, found, strict=True))
+
     async def sets() -> tuple[dict[str, ScaleSet], dict[str, SetSession]]:
         if not settings.on_github:
             return {}, {}
@@ -65,6 +77,7 @@ async def read_store(ports: Ports, settings: Settings) -> StoreRead:
             ports.workers.controls(),
             tickets(),
             open_provisions(),
+            queued_jobs(),
             ports.records.waiting_provisions(MOST_WAITING),
             ports.records.owing_instances(now, MOST_DUE),
             ports.workers.owing(MOST_DUE),
