@@ -6,10 +6,12 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from bullpen.cli.overview import COMMANDS
 from bullpen.client import Client
 from server.served import a_server, environment
 from walkthroughs import ROOT
@@ -38,6 +40,19 @@ def test_the_examples_run(tmp_path: Path) -> None:
         ]
     assert said == ["hello from a runner\nsucceeded\n", "idle local.small\n" * 2, ""]
     assert (tmp_path / "out" / "list").read_text() == "list\ntracked\n"
+
+
+def test_the_table_of_commands_says_which_of_them_work_through_a_server() -> None:
+    def row(begin: str) -> set[str]:
+        (names,) = re.findall(rf"^\| {begin}.*? \| (.*) \|$", PAGE, re.M)
+        return set(re.findall(r"`([\w-]+)`", names))
+
+    names = {name for commands in COMMANDS.values() for name in commands}
+    modules = {name: import_module(f"bullpen.cli.{name.replace('-', '_')}") for name in names}
+    written = {name: inspect.getsource(module) for name, module in modules.items()}
+    remote = {name for name, text in written.items() if ".target()" in text or "bullpen.cli.operating" in text}
+    assert row("work through a server") == remote
+    assert row("need the pool's home") == names - remote - {"completion"}
 
 
 def test_the_table_of_methods_has_them_all() -> None:
