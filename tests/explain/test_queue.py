@@ -1,6 +1,8 @@
 """`queue`: everything that waits, the longest wait first, and how long provisions took."""
 
 import asyncio
+from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,10 +13,12 @@ from bullpen.explain import queue as module
 from bullpen.explain import why
 from bullpen.explain.queue import queue
 from bullpen.explain.why import JOBS_EXPLAINED, WITH_CANDIDATES
+from bullpen.inventory import record_stories
 from bullpen.jobs.request import JobRequest
 from bullpen.model.wait import WaitCause, WaitKind
+from bullpen.provision.eviction import Headroom
 from bullpen.schema.queue import queue_of
-from fixtures import a_world, provisioned, small
+from fixtures import a_world, provisioned, requests, small
 
 CAPPED = msgspec.structs.replace(small(), limits=Limits(max_instances=1))
 
@@ -88,3 +92,39 @@ async def test_runs_that_are_not_explained_are_counted(monkeypatch: pytest.Monke
         await jobs.submit(world.ports(), [JobRequest(f"run-{n}", ("true",)) for n in range(5)], by="a test")
         found = queue_of(await queue(world.ports(), world.settings))
         assert (len(found.waits), found.more) == (2, 3)
+
+
+async def test_a_run_with_more_jobs_than_a_page_shows_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_stories, "JOBS", 3)
+    async with a_world() as world:
+        await provisioned(world, "run", 1)
+        wanted = [JobRequest("run", ("sleep", "1"))] * 8
+        first = await jobs.submit(world.ports(), wanted, by="a test")
+        await asyncio.sleep(60)
+        await jobs.submit(world.ports(), [JobRequest("run", ("sleep", "600"))] * 9, by="a test")
+        await asyncio.sleep(3)
+        assert len((await why(world.ports(), world.settings, "run")).waits) == 8
+        assert (await why(world.ports(), world.settings, first[0].id)).waits == ()
+
+
+async def test_all_jobs_of_a_run_are_explained_by_one_look_at_its_provision(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_world(settings=CAPPED) as world:
+        await provisioned(world, "holder", 1)
+        task = asyncio.get_running_loop().create_task(provisioned(world, "run", 1, wait=3600.0))
+        await asyncio.sleep(5)
+        await jobs.submit(world.ports(), [JobRequest("run", ("true",))] * 60, by="a test")
+        looks = Counter[str]()
+        foreseen = Headroom.foreseen
+
+        async def counted(self: Headroom, *args: Any) -> Any:
+            looks["foreseen"] += 1
+            return await foreseen(self, *args)
+
+        monkeypatch.setattr(Headroom, "foreseen", counted)
+        ports = world.ports()
+        waits = (await why(ports, world.settings, "run")).waits
+        assert (len(waits), {one.cause for one in waits}) == (61, {WaitCause.CAP})
+        assert looks["foreseen"] == 1
+        assert sum(requests(ports).values()) < 20
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

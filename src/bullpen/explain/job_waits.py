@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
+from bullpen.concurrency import gather_or_cancel
 from bullpen.explain.pool_view import PoolView, age
 from bullpen.explain.provision_waits import Because, explain_failed, explain_provision
 from bullpen.jobs.assignment import capabilities_of
@@ -25,6 +26,7 @@ from bullpen.model.wait import Candidate, ExplainedWait, WaitCause, WaitKind, by
 UNFINISHED = 1000  # jobs of a run that are looked at
 RUNNERS = 200  # of a run whose cards are read
 WORKERS_OF_ONE = 5  # keys of one instance: a new one after each restart of its agent
+SIDE_BY_SIDE = 16  # requests at once
 TOLD = 3  # provisions of the run, the newest first
 
 
@@ -49,11 +51,21 @@ async def situation_of(view: PoolView, run_id: str) -> RunSituation:
     told = await ports.records.told_provisions(run_id, TOLD)
     occupied = {job.instance_id: job.id for job in unfinished if job.state is JOB_RUNNING}
     queued = tuple(job for job in unfinished if job.state is QUEUED)
-    workers = {}
+    workers: dict[str, dict[str, tuple[str, ...]]] = {}
     if any(job.capability or job.avoid for job in queued):
-        workers = {one.id: await _workers_of(view, one.id) for one in held[:RUNNERS]}
-    found = {one.id: one for one in (*open_, *told)}
-    return RunSituation(run_id, tuple(found.values()), tuple(held), queued, occupied, workers)
+        for at in range(0, min(len(held), RUNNERS), SIDE_BY_SIDE):
+            some = held[at : at + SIDE_BY_SIDE]
+            found = await gather_or_cancel([_workers_of(view, one.id) for one in some])
+            workers |= dict(zip((one.id for one in some), found, strict=True))
+    provisions = {one.id: one for one in (*open_, *told)}
+    return RunSituation(run_id, tuple(provisions.values()), tuple(held), queued, occupied, workers)
+
+
+async def explain_queued(view: PoolView, run: RunSituation, most: int) -> list[ExplainedWait]:
+    """Why the queued jobs of a run wait, the oldest first; at most so many."""
+    oldest = sorted(run.queued, key=lambda job: (job.queued_at is None, job.queued_at, job.index, job.id))[:most]
+    await view.stories(job.id for job in oldest if job.not_before is not None)  # all in one request
+    return [await explain_job(view, job, run) for job in oldest]
 
 
 async def explain_job(view: PoolView, job: Job, run: RunSituation) -> ExplainedWait:

@@ -18,6 +18,7 @@ from bullpen.model.report import ProvisionReport
 from bullpen.model.signal import Pulse
 from bullpen.model.ticket import Requirements
 from bullpen.model.transition import StoryLine
+from bullpen.model.wait import ExplainedWait
 from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports, ServiceNote
 from bullpen.provision.eviction import Headroom
@@ -34,6 +35,8 @@ class PoolView:
         self.now = ports.clock.now()
         self.headroom = Headroom(self.ports, settings, evicts=True, by=BY)
         self.headroom.trusts_clock = True
+        self.explained: dict[str, ExplainedWait] = {}
+        """Provisions that were explained: all jobs of a run wait as its provision does."""
         self._live: list[Instance] | None = None
         self._alike: Alike | None = None
         self._held: dict[str, list[Instance]] | None = None
@@ -41,6 +44,7 @@ class PoolView:
         self._judged: dict[Requirements, Candidates] = {}
         self._services: list[ServiceNote] | None = None
         self._reports: list[ProvisionReport] | None = None
+        self._reports_of: dict[str, ProvisionReport | None] = {}
         self._pulses: dict[str, Pulse] = {}
         self._stories: dict[str, list[StoryLine]] = {}
 
@@ -100,6 +104,12 @@ class PoolView:
         if self._reports is None:
             self._reports = await reports_between(self.ports, self.now - REPORTS_OF, self.now, REPORTS_READ)
         return self._reports
+
+    async def report(self, provision_id: str) -> ProvisionReport | None:
+        """Of a provision; None while it is open, and once it is forgotten."""
+        if provision_id not in self._reports_of:
+            self._reports_of[provision_id] = await self.ports.history.report(provision_id)
+        return self._reports_of[provision_id]
 
     async def boot_seconds(self, resource_class: str) -> float | None:
         """Within how many seconds nine of ten machines of a class were registered; None where none is known."""

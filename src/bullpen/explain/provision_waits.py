@@ -51,6 +51,12 @@ class Because:
 
 async def explain_provision(view: PoolView, provision: Provision) -> ExplainedWait:
     """Why an open provision is not met yet, with the instances that it cannot use."""
+    if provision.id not in view.explained:
+        view.explained[provision.id] = await _explained(view, provision)
+    return view.explained[provision.id]
+
+
+async def _explained(view: PoolView, provision: Provision) -> ExplainedWait:
     story = await view.story(provision.id)
     found = await _candidates(view, provision)
     held = await view.held_by(provision.id)
@@ -73,7 +79,7 @@ async def explain_provision(view: PoolView, provision: Provision) -> ExplainedWa
 
 async def explain_failed(view: PoolView, provision: Provision) -> Because:
     """Why a provision was not met, which is why the jobs of its run have no runner."""
-    report = await view.ports.history.report(provision.id)
+    report = await view.report(provision.id)
     if report is None:  # the call did not end by itself: another process gave up what a dead one had begun
         cause = WaitCause.NO_CAPACITY if _fell_short(provision) else WaitCause.NO_SERVER
     else:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
-from bullpen.explain.job_waits import explain_job, situation_of
+from bullpen.explain.job_waits import SIDE_BY_SIDE, explain_queued, situation_of
 from bullpen.explain.pool_view import PoolView, age
 from bullpen.explain.provision_waits import explain_provision
 from bullpen.explain.set_waits import explain_sets
@@ -23,7 +23,6 @@ RUNS = 100  # runs with queued jobs that are explained
 RUNS_COUNTED = 300
 JOBS_OF_RUN = 20  # of one run: the others wait for the same runners
 SHOWN = 500
-SIDE_BY_SIDE = 16  # runs that are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +80,9 @@ async def _jobs(view: PoolView) -> tuple[list[ExplainedWait], int]:
     more = len(waiting) - len(runs)  # at least one job of each
     for at in range(0, len(runs), SIDE_BY_SIDE):
         for run in await gather_or_cancel([situation_of(view, id) for id in runs[at : at + SIDE_BY_SIDE]]):
-            oldest = sorted(run.queued, key=lambda job: (job.queued_at is None, job.queued_at, job.index, job.id))
-            found += [await explain_job(view, job, run) for job in oldest[:JOBS_OF_RUN]]
-            more += max(len(oldest) - JOBS_OF_RUN, 0)
+            found += await explain_queued(view, run, JOBS_OF_RUN)
+            more += max(len(run.queued) - JOBS_OF_RUN, 0)
+            await asyncio.sleep(0)
     return found, more
 
 

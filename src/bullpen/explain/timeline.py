@@ -59,7 +59,7 @@ class Timeline:
 async def timeline_of(view: PoolView, provision: Provision) -> Timeline | None:
     """None if it is not known when the provision was asked for."""
     story = await view.story(provision.id)
-    report = await view.ports.history.report(provision.id)
+    report = await view.report(provision.id)
     asked = report.asked_at if report is not None else began(story)
     if asked is None:
         return None

@@ -7,7 +7,7 @@ from bullpen.config import Settings
 from bullpen.errors import NotFound
 from bullpen.explain.github_jobs import explain_github_job
 from bullpen.explain.instance_waits import explain_instance
-from bullpen.explain.job_waits import explain_job, situation_of
+from bullpen.explain.job_waits import explain_job, explain_queued, situation_of
 from bullpen.explain.pool_view import PoolView
 from bullpen.explain.provision_waits import explain_provision
 from bullpen.explain.set_waits import explain_sets
@@ -87,13 +87,13 @@ async def _waits(view: PoolView, subject: Subject) -> list[ExplainedWait]:
 
 
 async def _of_jobs(view: PoolView, subject: Subject) -> list[ExplainedWait]:
-    """The queued jobs among the records, the oldest first."""
-    queued = [job for job in subject.jobs if job.state is QUEUED]
-    if not queued:
+    """The queued ones of these jobs, of a run all that it has; the oldest first."""
+    if not subject.jobs:
         return []
-    queued.sort(key=lambda job: (job.queued_at is None, job.queued_at, job.index, job.id))
-    run = await situation_of(view, queued[0].run_id)
-    found = [await explain_job(view, job, run) for job in queued[:JOBS_EXPLAINED]]
+    run = await situation_of(view, subject.jobs[0].run_id)
+    if subject.kind is SubjectKind.JOB:
+        return [await explain_job(view, job, run) for job in subject.jobs if job.state is QUEUED]
+    found = await explain_queued(view, run, JOBS_EXPLAINED)
     return [one if at < WITH_CANDIDATES else replace(one, candidates=()) for at, one in enumerate(found)]
 
 
