@@ -37,6 +37,10 @@ WRITES = [
     ("POST", "/v1/heartbeats", {"workerInstanceKey": "w"}),
     ("DELETE", "/v1/operations/op-1", None),
     ("DELETE", "/v1/workers/w?token=1&epoch=1", None),
+    ("POST", "/v1/pause", {"note": "why"}),
+    ("POST", "/v1/resume", {}),
+    ("POST", "/v1/drain", {"instances": ["i-1"]}),
+    ("POST", "/v1/rotate", {}),
     ("DELETE", "/v1/session", None),
 ]
 

@@ -2,9 +2,12 @@
 
 export const GROUPS = ["offer", "cleaning", "running", "claimed", "created", "ended"];
 const MOST_OPERATIONS = 500;
+const IN_SIGHT = 60_000; // milliseconds
+const JUST_BEFORE = 10_000; // milliseconds
 const empty = () => ({ offer: 0, cleaning: 0, running: 0, claimed: 0, created: 0, ended: 0 });
 
 export const instances = new Map(); // id → record, with `group` and `trouble` beside what the server sent
+export const departed = new Map(); // id → record of a runner that was silent until its end: for a minute, in sight
 export const jobs = new Map();
 export const operations = new Map();
 export const runs = new Map(); // run → set of the ids of its instances
@@ -79,6 +82,7 @@ export function takeSilent(list) {
     if (!record) continue;
     const trouble = troubleOf(record);
     if (trouble !== record.trouble || before.get(id)?.heartbeatAt !== silent.get(id)?.heartbeatAt) {
+      if (record.trouble === "suspect" || record.trouble === "lost") record.silentAt = Date.now();
       record.trouble = trouble;
       touched.add(id);
     }
@@ -90,6 +94,8 @@ function takeInstance(data) {
   const before = instances.get(data.id);
   data.generation = generation;
   data.group = groupOf(data);
+  data.silentAt = before?.silentAt;
+  data.wasSilent = data.state === "terminated" && Boolean(before) && (before.wasSilent || isSilent(before));
   data.trouble = troubleOf(data);
   if (before) counted(before, -1);
   counted(data, 1);
@@ -124,6 +130,7 @@ function forget(kind, id) {
     counted(before, -1);
     unlinked(runs, before.runId, id);
     instances.delete(id);
+    if (before.wasSilent || isSilent(before)) keepInSight(before);
     leases.delete(id);
     silent.delete(id);
     news.members++;
@@ -133,6 +140,16 @@ function forget(kind, id) {
     if (before) unlinked(runJobs, before.runId, id);
     jobs.delete(id);
   }
+}
+
+/** A runner that was lost does not vanish from under the eyes of an operator in the moment in which it turns red. */
+function keepInSight(one) {
+  departed.set(one.id, { ...one, state: "terminated", group: "ended", trouble: "lost" });
+  setTimeout(() => {
+    departed.delete(one.id);
+    touched.add(one.id);
+    changed();
+  }, IN_SIGHT);
 }
 
 function counted(record, by) {
@@ -158,9 +175,14 @@ export function groupOf(one) {
   return { created: "created", claimed: "claimed", running: "running" }[one.state] || "ended";
 }
 
-/** What makes an operator look: "lost", "suspect" or "leaving"; empty if nothing does. */
+/** Also just before: that a worker was given up may be heard before the end of its instance. */
+const isSilent = (one) => one.trouble === "suspect" || one.trouble === "lost" || Date.now() - one.silentAt < JUST_BEFORE;
+
+/** What makes an operator look: "lost", "suspect" or "leaving"; empty if nothing does. The worker of an instance that is
+    ended falls silent, and that is no trouble, unless it was silent before. */
 function troubleOf(one) {
+  if (one.state === "terminated") return one.wasSilent ? "lost" : "";
   const worker = silent.get(one.id);
-  if (worker && one.state !== "terminated") return worker.state === "active" ? "suspect" : "lost";
-  return one.leavingAt && one.state !== "terminated" ? "leaving" : "";
+  if (worker) return worker.state === "active" ? "suspect" : "lost";
+  return one.leavingAt ? "leaving" : "";
 }

@@ -8,7 +8,7 @@ import { JobLog } from "../log.js";
 import { instanceMark, leaseBar, leaseOf, legend, recordMark, WORD, debtMark } from "../marks.js";
 import { bones, bold, command, copyButton, facts, idLink, panel, problem, quoted, table, unknown } from "../parts.js";
 import { may } from "../session.js";
-import { groupOf, instances, jobs, silent, takeLease } from "../store.js";
+import { departed, groupOf, instances, jobs, silent, takeLease } from "../store.js";
 
 export default function page(context) {
   const { id } = context;
@@ -21,7 +21,7 @@ export default function page(context) {
   return {
     draw() {
       const now = context.now();
-      const live = instances.get(id);
+      const live = instances.get(id) || departed.get(id);
       const record = live ? { ...asked.answer, ...live } : asked.answer;
       if (!record) return asked.error ? [asked.error.missing ? unknown("instance", id) : problem(asked.error, "about instances")] : bones();
       const story = asked.answer?.story || [];
@@ -57,7 +57,7 @@ function sentence(record, story, now) {
   const last = story.at(-1);
   const from = last ? [" since ", bold(time(last.at, now))] : "";
   const worker = silent.get(record.id);
-  if (record.trouble === "lost") return ["Its last beat was at ", bold(time(worker?.heartbeatAt, now)), "; its worker was given up. ", worker?.mayReturn ? "It may come back, in a new epoch." : "Its jobs go to other runners, and it is ended."];
+  if (record.trouble === "lost") return ["Its last beat was at ", bold(time(worker?.heartbeatAt || record.heartbeatAt, now)), "; its worker was given up. ", worker?.mayReturn ? "It may come back, in a new epoch." : "Its jobs go to other runners, and it is ended."];
   if (record.trouble === "suspect") return ["It has been silent since ", bold(time(worker?.heartbeatAt, now)), ". If it stays silent, its worker is given up and its jobs go to other runners."];
   if (record.trouble === "leaving") return ["Its machine is taken away at ", bold(time(record.leavingAt, now)), "."];
   const left = record.threshold ? [" Unless it changes, it is ended at ", bold(time(record.threshold, now)), "."] : "";

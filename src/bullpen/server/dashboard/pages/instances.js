@@ -6,7 +6,7 @@ import { List } from "../list.js";
 import { leaseBar, leaseOf, stateOf, WORD } from "../marks.js";
 import { bold, chips, empty, filterField, lead } from "../parts.js";
 import { address, go, keep } from "../router.js";
-import { classes, GROUPS, instances, silent, total, touched } from "../store.js";
+import { classes, departed, GROUPS, instances, silent, total, touched } from "../store.js";
 
 const RANK = { lost: 0, suspect: 1, leaving: 2 };
 const ORDER = { created: 3, claimed: 4, cleaning: 5, ended: 6, running: 7, offer: 8 };
@@ -30,7 +30,7 @@ export default function page(context) {
     open: (id) => go("instances", id),
     order: () => {
       const found = [];
-      for (const one of instances.values()) if (fits(one)) found.push(one);
+      for (const one of [...instances.values(), ...departed.values()]) if (fits(one)) found.push(one);
       return found.sort(before).map((one) => one.id);
     },
   });
@@ -61,7 +61,7 @@ export default function page(context) {
             else state = value;
             filtered({ state, class: of });
           }, "States and classes", (value) => value === "class:" + of && of !== "")),
-        !instances.size ? h("section", { class: "panel", key: "none" }, empty("No instances", "They appear here as soon as a run asks for some.", "bullpen provision --run-id 4711 --count 3"))
+        !instances.size && !departed.size ? h("section", { class: "panel", key: "none" }, empty("No instances", "They appear here as soon as a run asks for some.", "bullpen provision --run-id 4711 --count 3"))
           : !list.ids.length ? h("section", { class: "panel", key: "none" }, empty("Nothing fits", "No instance fits the filter.",
             h("button", { type: "button", class: "button", on: { click: () => { state = of = text = ""; document.getElementById("filter").value = ""; filtered({ state, class: of, q: text }); } } }, "Clear the filters"))) : null,
         list.ids.length ? slot(list.node) : null,
@@ -98,7 +98,7 @@ function row(context) {
   return {
     node,
     fill(key) {
-      const one = instances.get(key);
+      const one = instances.get(key) || departed.get(key);
       if (!one) return setText(word, "Gone");
       const now = context.now();
       const state = stateOf(one);

@@ -16,7 +16,7 @@ const MOST = 200; // rows of a table
 
 export default function page(context) {
   const { id } = context;
-  const asked = context.resource(at`/v1/runs/${id}`, 3);
+  const shown = context.resource(at`/v1/runs/${id}`, 3);
   const why = context.resource(at`/v1/why/${id}`, 3);
   const told = context.resource(at`/v1/stories/${id}`, 3);
 
@@ -24,8 +24,8 @@ export default function page(context) {
     draw() {
       const now = context.now();
       const mine = operation(id);
-      const answer = asked.answer;
-      if (!answer && !mine && !runs.has(id)) return asked.error ? [asked.error.missing ? unknown("run", id) : problem(asked.error, "about runs")] : bones();
+      const answer = shown.answer;
+      if (!answer && !mine && !runs.has(id)) return shown.error ? [shown.error.missing ? unknown("run", id) : problem(shown.error, "about runs")] : bones();
       const held = merged(answer?.instances, runs.get(id), instances);
       for (const one of held) one.group ??= groupOf(one);
       const work = merged(answer?.jobs, runJobs.get(id), jobs);
@@ -92,8 +92,8 @@ function sentence(held, work, mine, timeline, waits, now, lost) {
   else if (timeline && timeline.endedAt && timeline.outcome !== "failed") {
     const kept = timeline.lanes.filter((one) => one.kept);
     const created = kept.filter((one) => one.origin === "created").length;
-    said.push("All ", bold(count(kept.length)), " were ready in ", bold(length(timeline.seconds)), `: ${count(kept.length - created)} reused, ${count(created)} created. `);
-  } else if (result) said.push("All ", bold(count(result.requested)), " were ready in ", bold(length(result.durationSeconds)), `: ${count(result.selected)} reused, ${count(result.created)} created. `);
+    said.push(ready(kept.length, asked(result), timeline.seconds, kept.length - created, created));
+  } else if (result) said.push(ready(result.selected + result.created, asked(result), result.durationSeconds, result.selected, result.created));
   else if (held.length) said.push("It has ", bold(plural(held.length, "runner")), ". ");
   else said.push("It has no runners now. ");
   if (waits.length && !mine?.progress) said.push(capital(waits[0].because), " ");
@@ -103,6 +103,15 @@ function sentence(held, work, mine, timeline, waits, now, lost) {
   const failed = work.filter((one) => one.result && one.result !== "succeeded").length;
   if (failed) said.push(bold(plural(failed, "job")), " did not succeed.");
   return said;
+}
+
+/** How many a provision had to find: those that served the run before are not among them. */
+const asked = (result) => (result ? result.requested - (result.held?.length || 0) : 0);
+
+function ready(got, wanted, seconds, reused, created) {
+  if (!got && wanted <= 0) return "It had its runners already. ";
+  const who = got < wanted ? [bold(count(got)), ` of ${count(wanted)} runners were`] : got === 1 ? "Its runner was" : ["All ", bold(count(got)), " were"];
+  return [who, " ready in ", bold(length(seconds)), got === 1 ? (reused ? ", reused. " : ", created. ") : `: ${count(reused)} reused, ${count(created)} created. `];
 }
 
 function factsOf(held, mine, result, timeline, now) {
