@@ -2,6 +2,7 @@
 runner, and a rotation leaves no gap."""
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from bullpen.config import ResourceClass, Settings
 from bullpen.model.hold import pause_key
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED, Instance
-from bullpen.operate import drain, pause, rotate
+from bullpen.operate import drain, pause, resume, rotate
 from bullpen.ports import Ports
 from bullpen.sim.world import World
 from histories import SETTINGS, Actor, history, killed_everywhere, provisioning, provisions, refreshing, releasing
@@ -62,6 +63,8 @@ class Watch:
         assert self.world is not None
         if change.step == "expire" and before.state in (RUNNING, CLAIMED):
             self.broken.append(f"{after.id} was ended while it was {before.state}: {change.line.why}")
+        if change.step == "expire" and before.run_id and change.line.why.startswith(("drained by", "rotated by")):
+            self.broken.append(f"an order ended {after.id}, which was {before.state} for {before.run_id}")
         if change.step in ("claim", "offer", "adopt") and before.is_drained:
             self.broken.append(f"{change.step} of {after.id}, which is drained")
         on_offer = sum(one.is_claimable for one in self.world.memory.tables.instances.values())
@@ -167,3 +170,47 @@ def test_a_pause_is_there_or_not_wherever_its_process_is_killed() -> None:
         return victim, broken + watch.broken
 
     assert killed_everywhere(play) >= 3
+
+
+async def resumes(world: World, ports: Ports) -> object:
+    return await resume(ports, world.settings, "small", operator="bob")
+
+
+async def pauses_the_pool(world: World, ports: Ports) -> object:
+    return await pause(ports, world.settings, "", "an incident", operator="bob")
+
+
+async def resumes_the_pool(world: World, ports: Ports) -> object:
+    return await resume(ports, world.settings, "", operator="eve")
+
+
+ALL = (drains_the_class, drains_all, rotates, pauses, resumes, pauses_the_pool, resumes_the_pool)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_orders_of_several_operators_beside_runs_and_deaths_break_no_promise(seed: int) -> None:
+    random, watch = Random(seed), Watch()
+
+    def dies(rate: float) -> int | None:
+        return random.randint(1, 200) if random.random() < rate else None
+
+    others = [
+        Actor(f"operator-{n}", random.choice(ALL), die_at=dies(0.3), begins_at=random.uniform(0.0, 40.0))
+        for n in range(6)
+    ]
+    others += [Actor(f"refresh-{n}", refreshing, die_at=dies(0.5), begins_at=n * 10.0) for n in range(4)]
+    runs = {"one": 2, "two": 1, "three": 2}
+    others += [
+        Actor(run, provisioning(run, count), die_at=dies(0.3), begins_at=random.uniform(0.0, 30.0))
+        for run, count in runs.items()
+    ]
+    others.append(Actor("release", releasing("one"), die_at=dies(0.5), begins_at=35.0))
+    broken = history(
+        others,
+        {**runs, "one": 2},
+        pool=random.choice([0, 3]),
+        seed=seed,
+        world=lambda: World(settings=WARM, seed=seed),
+        before=watch.begin,
+    )
+    assert broken + watch.broken == []

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.times import later
@@ -240,7 +241,7 @@ def _periods(zones: Sequence[tzinfo]) -> Iterator[tuple[datetime, int, tuple[int
         yield begin, WEEK, tuple(_offset(zone, begin) for zone in zones)
         return
     seen: set[tuple[int, ...]] = set()
-    changes = sorted({at for zone in zones for at in _transitions(zone, begin, end)})
+    changes = sorted({at for zone in zones for at in _transitions_of_horizon(zone)})
     for first, last in zip([begin, *changes], [*changes, end], strict=True):
         offsets = tuple(_offset(zone, first) for zone in zones)
         length = (last - first) // MINUTE
@@ -249,6 +250,12 @@ def _periods(zones: Sequence[tzinfo]) -> Iterator[tuple[datetime, int, tuple[int
                 continue
             seen.add(offsets)
         yield first, min(length, WEEK), offsets
+
+
+@lru_cache(maxsize=64)
+def _transitions_of_horizon(zone: tzinfo) -> tuple[datetime, ...]:
+    """Of a zone that several classes use, once: every command validates the settings."""
+    return tuple(_transitions(zone, *HORIZON))
 
 
 def _transitions(zone: tzinfo, begin: datetime, end: datetime) -> Iterator[datetime]:
