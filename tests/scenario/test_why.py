@@ -48,13 +48,16 @@ def test_a_full_cap_names_the_run_that_holds_it_and_a_pause_its_note(pool: Pool)
     assert {"claimed", "registered"} <= timeline["stages"].keys()
 
 
-def test_a_runner_of_another_trust_domain_or_image_is_the_cause(pool: Pool) -> None:
+def test_a_runner_of_another_trust_domain_kind_or_image_is_the_cause(pool: Pool) -> None:
     pool.settings |= IDLE_IS_KEPT
     pool.provision("before", 1, "--trust-domain", "a")
     pool.release("before")
     pool.start_provision("domain", 1, "--wait", "50m", "--trust-domain", "b")
     wait = until_cause(pool, "domain", "trust-domain")
     assert [one["rule"] for one in wait["candidates"]] == ["trust-domain"]
+    pool.kill_commands()
+    pool.start_provision("kind", 1, "--wait", "50m", "--trust-domain", "a", "--usage-class", "spot")
+    pool.until(lambda: "requirements" in causes(pool, "kind"), "the usage class is the cause", patience=120)
     pool.kill_commands()
     pool.settings["classes.small.image-generation"] = 2
     pool.start_provision("image", 1, "--wait", "50m", "--trust-domain", "a")
