@@ -15,6 +15,9 @@ ROOT = Path(__file__).parents[1]
 README, BENCHMARKS, OPERATING = ROOT / "README.md", ROOT / "docs/benchmarks.md", ROOT / "docs/operating.md"
 RESULTS = ROOT / "bench/results.json"
 AWS, COST, MACHINE, SETS = "aws: ", "aws cost: ", "machine: ", "scale set: "
+LOOKS = ("bullpen why at ", "bullpen plan at ", "/metrics at ", "dashboard at ", "heartbeats of a scraped and watched ")
+"""How the names of measurements begin that say what looking at the pool costs."""
+
 OWN = ("processor time of the control plane", "sequential hops")
 """How the names of rows on AWS end that say what a time consists of, apart from the local engines."""
 
@@ -63,6 +66,7 @@ def tables() -> dict[tuple[Path, str], str]:
         (BENCHMARKS, "machine"): _of_the_machine(),
         (BENCHMARKS, "virtual"): _with_targets(_named(_is_virtual)),
         (BENCHMARKS, "host"): _with_targets(_named(_is_on_host)),
+        (BENCHMARKS, "looks"): _of_looks(),
         (BENCHMARKS, "sets"): _of_sets(),
         (BENCHMARKS, "aws"): _with_targets(_on_aws()),
         (OPERATING, "costs"): _table(("what", "USD"), [(_cost(row), _shown(row["value"])) for row in costs()]),
@@ -111,6 +115,17 @@ def _of_the_machine() -> str:
     return opening + _table(("the machine", "measured"), cells) if cells else ""  # results of an earlier version
 
 
+def _of_looks() -> str:
+    """All of their rows: those without a target show how a cost grows with the pool."""
+    rows = [(row["name"], row) for row in _results() if row["name"].startswith(LOOKS)]
+    opening = (
+        "## Looking at the pool\n\nThese rows run in real time on one host, beside records of as many instances as their"
+        " names say. `bullpen why` explains a run that waits\nat a full cap; the time to start Python and the command line"
+        " is subtracted. The pages of the dashboard are open in a real Chromium.\n\n"
+    )
+    return opening + _with_targets(rows) if rows else ""  # results of an earlier version
+
+
 def _of_sets() -> str:
     """All of their rows: those without a target show which part of a time is Bullpen's."""
     rows = [(row["name"].removeprefix(SETS), row) for row in _results() if row["name"].startswith(SETS)]
@@ -125,7 +140,7 @@ def _of_sets() -> str:
 
 
 def _is_on_host(name: str) -> bool:
-    return not _is_virtual(name) and not name.startswith((AWS, SETS))
+    return not _is_virtual(name) and not name.startswith((AWS, SETS, *LOOKS))
 
 
 def _is_virtual(name: str) -> bool:
