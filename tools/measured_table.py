@@ -119,9 +119,9 @@ def _of_looks() -> str:
     """All of their rows: those without a target show how a cost grows with the pool."""
     rows = [(row["name"], row) for row in _results() if row["name"].startswith(LOOKS)]
     opening = (
-        "## Looking at the pool\n\nThese rows run in real time on one host, beside records of as many instances as their"
-        " names say. `bullpen why` explains a run that waits\nat a full cap; the time to start Python and the command line"
-        " is subtracted. The pages of the dashboard are open in a real Chromium.\n\n"
+        "## Looking at the pool\n\nThese rows run in real time on one host, beside records of as many instances as "
+        "their names say. `bullpen why` explains a run that waits\nat a full cap; the time to start Python and the "
+        "command line is subtracted. The pages of the dashboard are open in a real Chromium.\n\n"
     )
     return opening + _with_targets(rows) if rows else ""  # results of an earlier version
 

@@ -110,6 +110,7 @@ def command_of(words: list[str], *, is_whole: bool) -> None:
         command = found
         context = command.make_context(name, rest, parent=context, resilient_parsing=not is_whole)
     assert command is not program
+    assert isinstance(command, click.Group) or not context.args, f"{command.name} takes no {context.args}"
 
 
 def options(command: click.Command = program) -> Iterator[str]:

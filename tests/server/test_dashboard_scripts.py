@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.server.dashboard_files import FOLDER
+from walkthroughs import ROOT
 
 SCRIPTS = sorted(FOLDER.rglob("*.js"))
 PARSES_TEXT = re.compile(
@@ -45,6 +46,17 @@ def test_every_name_that_is_imported_is_exported() -> None:
             for name in (one.split(" as ")[0].strip() for one in names.split(",")):
                 found = rf"export (async )?(function\*?|const|let|class) {re.escape(name)}\b"
                 assert re.search(found, source), f"{script.name}: {module} exports no {name}"
+
+
+def test_page_and_docs_say_what_each_loop_does() -> None:
+    written = (ROOT / "src/bullpen/controllers.py").read_text().partition("duties: ")[2].partition("on_github =")[0]
+    loops = re.findall(r'^ +\("(\w+)", [\d.]+', written, re.M)
+    assert {"debts", "settings"} < set(loops)
+    described = re.search(r"^const WHAT = \{(.*)\};$", (FOLDER / "pages/control.js").read_text(), re.M)
+    assert described
+    assert sorted(re.findall(r"(\w+): \"", described[1])) == sorted(loops)
+    table = (ROOT / "docs/serve.md").read_text().partition("## Loops\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.M) == loops
 
 
 def test_no_file_names_another_host() -> None:

@@ -8,7 +8,7 @@ import { bold, bones, facts, idLink, lead, panel, problem, table } from "../part
 import { may } from "../session.js";
 import { shared } from "../shell.js";
 
-const WHAT = { debts: "pays what records owe", sweep: "finds leases that ran out", reap: "ends what is overdue", warm: "keeps idle targets", reconcile: "compares machines, records and registrations", sources: "removes files that no job needs", history: "books the time of machines", activity: "stores what was done", health: "watches store and machines", settings: "reads the settings file again", infrastructure: "keeps tables and queues", webhooks: "handles webhooks", sets: "listens to scale sets" };
+const WHAT = { debts: "pays what records owe", sweep: "finds leases that ran out", reap: "ends what is overdue", warm: "keeps idle targets", reconcile: "compares machines, records and registrations", sources: "removes files that no job needs", history: "books the time of machines", activity: "stores what was done", health: "notes that this server lives", settings: "reads the settings file again", infrastructure: "keeps tables and queues", runs: "follows workflow runs at GitHub", sets: "listens to scale sets" };
 const MOST = 100; // debts that the table shows
 
 export default function page(context) {
