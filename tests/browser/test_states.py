@@ -42,7 +42,7 @@ def test_an_older_server_is_shown_with_what_it_has(chromium: Browser) -> None:
         view.go("pools")
         expect(view.page.locator("main table")).to_contain_text("22 of 24")
         view.go("cost")
-        view.see("Not available: this server does not tell what it costs.")
+        view.see("Not available: this server does not report what it costs.")
         view.go("activity")
         view.see("Not available")
         view.go("control")

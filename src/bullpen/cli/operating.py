@@ -20,7 +20,7 @@ FIELDS = {"resource-class": "--class", "note": "--note", "instances": "INSTANCE"
 
 class_option = click.option("--class", "resource_class", metavar="NAME", help="Only this resource class.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
-NOTE_HELP = f"Why, for everyone who meets it: one line of at most {limits.NOTE_LENGTH} characters."
+NOTE_HELP = f"Reason, shown by status and why: one line of at most {limits.NOTE_LENGTH} characters."
 
 Order = Callable[[Backend], Awaitable[OperateAnswer]]
 

@@ -136,7 +136,7 @@ export function resumeDialog(of) {
     });
 }
 
-/** A pause needs a note: everyone who meets it reads why. */
+/** A pause needs a note, which status, why and refused provisions show. */
 export function pauseDialog() {
   const asked = { of: "", note: "" };
   let preview = null;
@@ -177,7 +177,7 @@ export function pauseDialog() {
   };
   show("Pause", () => [
     h("div", { class: "inside" },
-      field("Note", "pause-note", { maxlength: "200", placeholder: "Why, for everyone who meets it", autofocus: true }, changed("note")),
+      field("Note", "pause-note", { maxlength: "500", placeholder: "Reason, shown to everyone who uses the pool", autofocus: true }, changed("note")),
       h("div", { class: "form-line" }, h("label", { for: "pause-class", class: "quiet" }, "What"),
         h("select", { class: "field", id: "pause-class", on: { change: changed("of") } }, h("option", { value: "" }, "the whole pool"), names().map((name) => h("option", { value: name }, "class " + name)))),
       h("div", { class: "preview", role: "status" }, h("h3", null, "What would happen"), error ? h("p", { class: "error" }, error.message, error.remedy ? " " + error.remedy : "") : preview ? listed(preview) : h("p", { class: "quiet" }, asked.note.trim() ? "Asking the server." : "Write a note first.")),

@@ -100,7 +100,7 @@ export function unanswered(resource, what) {
 }
 
 export function problem(error, what) {
-  if (error.unavailable) return h("p", { class: "quiet" }, `Not available: this server does not tell ${what}. A newer version of Bullpen does.`);
+  if (error.unavailable) return h("p", { class: "quiet" }, `Not available: this server does not report ${what}. A newer version of Bullpen does.`);
   if (error.status === 403) return h("p", { class: "quiet" }, "Your token does not allow this: " + error.message + ".");
   return h("p", null, h("span", { class: "error" }, error.message), error.remedy ? " " + error.remedy : "");
 }

@@ -80,7 +80,7 @@ function tone(list) {
 
 function sentence(list) {
   const said = list.filter((one) => one.target || one.counts.offer || one.wait !== null || one.paused);
-  if (!said.length) return "No class keeps runners on offer: each run gets new ones.";
+  if (!said.length) return "No runner is on offer, and no class has an idle target: the next run gets new ones.";
   if (said.length > MOST_NAMED) {
     const lacking = said.filter(short);
     return lacking.length ? [bold(count(said.length - lacking.length)), ` of ${count(said.length)} classes are ready; `, bold(lacking[0].name), ` and ${count(lacking.length - 1)} others are short.`]
