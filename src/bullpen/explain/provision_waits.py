@@ -80,7 +80,8 @@ async def _explained(view: PoolView, provision: Provision) -> ExplainedWait:
 async def explain_failed(view: PoolView, provision: Provision) -> Because:
     """Why a provision was not met, which is why the jobs of its run have no runner."""
     report = await view.report(provision.id)
-    if report is None:  # the call did not end by itself: another process gave up what a dead one had begun
+    if report is None or (report.cause is FailureCause.INTERRUPTED and not report.timings):
+        # The call did not end by itself: another process gave up what a dead one had begun, and knows no times of it.
         cause = WaitCause.NO_CAPACITY if _fell_short(provision) else WaitCause.NO_SERVER
     else:
         cause = REASONS.get(report.cause, WaitCause.UNKNOWN)

@@ -14,6 +14,7 @@ from bullpen.errors import FailureCause
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.progress import WorkPhase
 from bullpen.model.provision import Origin, Provision
+from bullpen.model.texts import fitting
 from bullpen.model.ticket import UsageClass
 
 LANES_KEPT = 200
@@ -92,6 +93,6 @@ def abandoned(provision: Provision, why: str, patience: float, at: datetime) -> 
         ended_at=at,
         outcome=ReportOutcome.FAILED,
         cause=FailureCause.INTERRUPTED,
-        reason=why[:REASON_LENGTH],
+        reason=fitting(why, REASON_LENGTH),
         requested=provision.want,
     )
