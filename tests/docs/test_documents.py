@@ -3,6 +3,7 @@
 import re
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,6 +148,11 @@ def _promised(act: str) -> str:
 @pytest.mark.parametrize("path", overview_pictures(), ids=lambda path: path.name)
 def test_the_drawing_of_the_whole_is_what_its_script_draws(path: Path) -> None:
     assert path.read_text() == overview_pictures()[path], "stale: run `python tools/overview_picture.py`"
+
+
+def test_the_changelog_says_nothing_twice() -> None:
+    lines = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if len(line) > 30]
+    assert [line for line, times in Counter(lines).items() if times > 1] == []
 
 
 def test_the_readme_is_short() -> None:
