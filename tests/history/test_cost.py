@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -36,7 +37,10 @@ from histories import SETTINGS, fills_pool, provisions, releases
 from history.machine_time import TimeWitness
 
 HOUR = timedelta(hours=1)
-PRICED = Settings(timings=SETTINGS.timings, history=HistorySettings(prices={"sim.small": 0.1, "big": 3.6}))
+LONG_PRICES = {"odd": 0.12345678901234567, "odder": 9876.543210987654}
+PRICED = Settings(
+    timings=SETTINGS.timings, history=HistorySettings(prices={"sim.small": 0.1, "big": 3.6, **LONG_PRICES})
+)
 
 
 def a_row(seconds: float, owner: Owner = Owner.RUN, kind: str = "big", **more: object) -> UsageRow:
@@ -104,8 +108,8 @@ rows = st.builds(
     lambda owner, run, kind, micros: a_row(0, owner, kind, run_id=run, microseconds=micros),
     st.sampled_from(Owner),
     st.sampled_from(["", "run-1", "run-2"]),
-    st.sampled_from(["big", "m7g.large", "t3.nano", "unknown"]),
-    st.integers(1, 10**14),
+    st.sampled_from(["big", "m7g.large", "t3.nano", "unknown", *LONG_PRICES]),
+    st.integers(1, 10**18),
 )
 
 
@@ -120,18 +124,18 @@ def test_owners_rows_and_machines_have_the_same_sum(used: list[UsageRow], by: Co
     assert sums == [found.total] * 3
     assert found.total.micros == sum(row.microseconds for row in used)
     for one in found.machines:
-        assert one.total.priced == one.total.micros * (one.price or 0)
+        assert Fraction(one.total.priced) == one.total.micros * Fraction(one.price or 0)
 
 
 def test_a_type_without_a_price_is_named_and_counts_as_free() -> None:
-    used = [a_row(10), a_row(5, kind="odd"), a_row(5, kind="odd", usage_class=UsageClass.SPOT)]
+    used = [a_row(10), a_row(5, kind="x9"), a_row(5, kind="x9", usage_class=UsageClass.SPOT)]
     found = account_of(summed(used, CostKey.CLASS), [], NOW, later(3600))
-    assert found.missing_prices == ["odd", "odd:spot"]
+    assert found.missing_prices == ["x9", "x9:spot"]
     assert (found.total.seconds, found.total.usd) == (20, Decimal("0.01"))
 
 
 def test_the_most_expensive_rows_come_first() -> None:
-    used = [a_row(9, run_id="cheap", kind="odd"), a_row(1, run_id="dear"), a_row(2, run_id="dearest")]
+    used = [a_row(9, run_id="cheap", kind="x9"), a_row(1, run_id="dear"), a_row(2, run_id="dearest")]
     used += [a_row(3, Owner.IDLE, run_id="", repository="")]
     found = account_of(summed(used, CostKey.RUN), [], NOW, later(3600))
     assert [one.name for one in found.rows] == ["(no run)", "dearest", "dear", "cheap"]

@@ -202,12 +202,12 @@ def _priced(parts: Iterable[tuple[int, int]], rates: Sequence[Decimal], keys: Se
     """What cells cost, added up by the key of each."""
     found: dict[T, Amount] = {}
     for cell, micros in parts:
-        found[keys[cell]] = found.get(keys[cell], Amount()) + Amount(micros, micros * rates[cell])
+        found[keys[cell]] = found.get(keys[cell], Amount()) + Amount.at(rates[cell], micros)
     return found
 
 
 def amount_of(settings: Settings, micros: int, instance_type: str, usage_class: UsageClass) -> Amount:
-    return Amount(micros, micros * (price_of(settings, instance_type, usage_class) or Decimal(0)))
+    return Amount.at(price_of(settings, instance_type, usage_class) or Decimal(0), micros)
 
 
 def _repository(row: UsageRow) -> str:

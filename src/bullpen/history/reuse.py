@@ -67,7 +67,7 @@ class ReuseSums:
             micros = round(count * (self._seconds[resource_class] / known if known else every) * 1e6)
             spent = classes.get(resource_class, Amount())
             average = spent.priced / spent.micros if spent.micros else Decimal(0)
-            avoided += Amount(micros, micros * average)
+            avoided += Amount.at(average, micros)
         return Saving(self.selected.total(), avoided, idle)
 
 
