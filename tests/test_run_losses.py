@@ -11,6 +11,7 @@ import pytest
 from bullpen.model.instance import RUNNING
 from bullpen.model.job import QUEUED, Job, Result
 from bullpen.model.ticket import UsageClass
+from bullpen.operate import pause, resume
 from bullpen.provision import Request
 from bullpen.run import RunOptions, RunOutcome, run
 from bullpen.sim.agent import Temper
@@ -79,6 +80,21 @@ async def test_a_replacement_that_cannot_be_launched_is_asked_for_again_after_a_
         await asyncio.sleep(100)
         assert 15 <= len(world.memory.yard.answers) - asked <= 20, "every 5 s and a little"
         world.memory.yard.capacity = 10
+        ran, _ = await running
+        assert ran.exit_code == 0
+
+
+async def test_while_its_class_is_paused_a_run_waits_for_the_resume_and_its_tries_leave_no_record() -> None:
+    async with a_world(settings=small()) as world:
+        running = asyncio.get_running_loop().create_task(a_run(world, wanted("sleep 90"), count=1))
+        (victim,) = await until_running(world, 1)
+        await pause(world.ports(), world.settings, "small", "the image is broken", operator="ada")
+        world.agents[victim.instance_id].kill()
+        world.memory.yard.end(victim.instance_id)
+        await asyncio.sleep(900)
+        assert not running.done()
+        assert len(world.memory.tables.provisions) == 1
+        await resume(world.ports(), world.settings, "small", operator="ada")
         ran, _ = await running
         assert ran.exit_code == 0
 

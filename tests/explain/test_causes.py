@@ -16,6 +16,7 @@ from bullpen.model.instance import IDLE, RUNNING
 from bullpen.model.ticket import RefusalRule, UsageClass
 from bullpen.model.wait import ExplainedWait, SubjectKind, WaitCause, WaitKind
 from bullpen.operate.pauses import pause
+from bullpen.pool.lifecycle import expire_and_terminate
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import a_world, mute, provisioned, records, refreshed, released, small, with_pool
@@ -259,6 +260,26 @@ async def test_a_job_whose_only_runner_is_silent_waits_for_a_lost_runner() -> No
         (job,) = await submitted(world, "run", "true")
         one = await wait_of(world, job)
         assert (one.cause, one.refusals) == (WaitCause.RUNNER_LOST, ((RefusalRule.SILENT, 1),))
+
+
+@pytest.mark.parametrize("paused", [None, "small", ""])
+async def test_a_job_whose_only_runner_has_ended_waits_for_another_or_for_the_resume(paused: str | None) -> None:
+    async with a_world() as world:
+        await provisioned(world, "run", 1)
+        (job,) = await submitted(world, "run", "true", capability="unheard-of")
+        await expire_and_terminate(world.ports(), world.settings, records(world, RUNNING), "a test ends it", by="test")
+        if paused is not None:
+            await pause(world.ports(), world.settings, paused, "a new image", operator="ada")
+        wait = await wait_of(world, job)
+        if paused is None:
+            assert (wait.cause, wait.because) == (
+                WaitCause.RUNNER_LOST,
+                "run run has lost its runners, and did not give them back",
+            )
+        else:
+            assert wait.cause is WaitCause.PAUSED
+            assert wait.because.endswith("a new image")
+            assert "bullpen resume" in wait.next
 
 
 async def test_runners_that_work_through_a_server_wait_for_it_where_none_runs() -> None:

@@ -19,10 +19,12 @@ from bullpen.model import worker as workers
 from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job, Result
 from bullpen.model.job_policy import SPREAD_FOR, Assignment
+from bullpen.operate import pause, resume
+from bullpen.pool.lifecycle import expire_and_terminate
 from bullpen.ports import Ports
 from bullpen.server.long_poll import LongPoll
 from bullpen.sim.world import World
-from fixtures import a_world, provisioned, records, released, small
+from fixtures import a_world, machines, provisioned, records, released, small
 
 ORDER = JobRequest("run-1", ("true",))
 
@@ -434,6 +436,36 @@ async def test_a_runner_that_comes_in_time_restarts_the_wait_of_its_run() -> Non
         await provisioned(world, "run-1", 1)
         await asyncio.sleep(world.settings.liveness.wait_for_runner)
         assert await jobs.give_up_stranded(world.ports(), world.settings, by="test") == []
+
+
+@pytest.mark.parametrize("resource_class", ["small", ""])
+async def test_jobs_of_a_run_that_lost_its_runner_wait_for_the_resume_of_its_class(resource_class: str) -> None:
+    async with a_world(settings=small()) as world:
+        settings = world.settings
+        await provisioned(world, "run-1", 1)
+        (job,) = await submitted(world.ports(), capability="unheard-of")
+        await pause(world.ports(), settings, resource_class, "the image is broken", operator="ada")
+        await expire_and_terminate(world.ports(), settings, records(world), "a test ends it", by="test")
+        assert machines(world) == []
+        for _ in range(5):
+            assert await jobs.give_up_stranded(world.ports(), settings, by="test") == []
+            await asyncio.sleep(settings.liveness.wait_for_runner)
+        await resume(world.ports(), settings, resource_class, operator="ada")
+        assert await jobs.give_up_stranded(world.ports(), settings, by="test") == []
+        await asyncio.sleep(settings.liveness.wait_for_runner)
+        assert await jobs.give_up_stranded(world.ports(), settings, by="test") == [job.id]
+
+
+async def test_a_pause_keeps_no_job_of_a_run_that_was_released_or_never_had_a_runner() -> None:
+    async with a_world(settings=small()) as world:
+        await provisioned(world, "run-1", 1)
+        await released(world, "run-1")
+        await submitted(world.ports(), capability="unheard-of")
+        await submitted(world.ports(), run_id="run-2")
+        await pause(world.ports(), world.settings, "", "the image is broken", operator="ada")
+        await jobs.give_up_stranded(world.ports(), world.settings, by="test")
+        await asyncio.sleep(world.settings.liveness.wait_for_runner)
+        assert len(await jobs.give_up_stranded(world.ports(), world.settings, by="test")) == 2
 
 
 # ------------------------------------------------------------------------------------------------------------ following

@@ -13,13 +13,14 @@ from datetime import timedelta
 
 from bullpen.concurrency import gather_or_cancel
 from bullpen.explain.pool_view import PoolView, age
-from bullpen.explain.provision_waits import Because, explain_failed, explain_provision
+from bullpen.explain.provision_waits import Because, explain_failed, explain_provision, resume_text
 from bullpen.jobs.assignment import capabilities_of
 from bullpen.lazy_dataclass import dataclass
+from bullpen.model.hold import words_of
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import QUEUED, Job
 from bullpen.model.job import RUNNING as JOB_RUNNING
-from bullpen.model.provision import ABORTED, OPEN, Provision
+from bullpen.model.provision import ABORTED, COMMITTED, OPEN, Provision
 from bullpen.model.ticket import RefusalRule
 from bullpen.model.wait import Candidate, ExplainedWait, WaitCause, WaitKind, by_count
 
@@ -191,9 +192,16 @@ async def without_runners(view: PoolView, run: RunSituation) -> Because:
             f"no provision was ever requested for run {run.run_id}, so it has no runner",
             f"Provision the run. {ends}",
         )
+    # A refusal by a pause leaves no record of the provision that would have replaced a lost runner.
+    kept = next((one for one in run.provisions if one.state is COMMITTED and one.members and not one.is_over), None)
+    if kept is not None and (pause := await view.pause_of(kept.needs.resource_class)) is not None:
+        return Because(WaitCause.PAUSED, words_of(pause), f"{resume_text(pause)} A lost runner is replaced then.")
     last = run.provisions[0]
     if last.state is ABORTED:
         return await explain_failed(view, last)
+    if kept is not None:
+        which = f"run {run.run_id} has lost its runners, and did not give them back"
+        return Because(WaitCause.RUNNER_LOST, which, f"`bullpen run` replaces a lost runner. {ends}")
     return Because(
         WaitCause.RUN_OVER, f"run {run.run_id} has given back its runners", f"Provision the run again. {ends}"
     )

@@ -138,7 +138,7 @@ def _abandoned(view: PoolView, provision: Provision) -> Because | None:
 
 async def _at_a_cap(view: PoolView, provision: Provision, line: StoryLine, found: Candidates) -> Because:
     if (pause := await view.pause_of(provision.needs.resource_class)) is not None:
-        return Because(WaitCause.PAUSED, words_of(pause), f"{_resume(pause)} {_gives_up(provision)}")
+        return Because(WaitCause.PAUSED, words_of(pause), f"{resume_text(pause)} {_gives_up(provision)}")
     front = await _in_front(view, provision)
     least = provision.want
     if front:
@@ -170,7 +170,7 @@ async def _whose(view: PoolView, short: Shortage) -> str:
     return f"{short.error}" + (f" ({who})" if who else "")
 
 
-def _resume(pause: Pause) -> str:
+def resume_text(pause: Pause) -> str:
     option = f" --class {pause.resource_class}" if pause.resource_class else ""
     return f"Run `bullpen resume{option}`."
 
@@ -250,7 +250,7 @@ async def _just_begun(view: PoolView, provision: Provision, found: Candidates) -
             "It goes on once the other one is decided, and counts then what is still missing.",
         )
     if (pause := await view.pause_of(provision.needs.resource_class)) is not None:
-        return Because(WaitCause.PAUSED, words_of(pause), _resume(pause))
+        return Because(WaitCause.PAUSED, words_of(pause), resume_text(pause))
     if (short := await view.headroom.foreseen(provision, provision.want)) is not None:
         return Because(WaitCause.CAP, await _whose(view, short), "It fails at once: it may not wait (--wait).")
     return Because(

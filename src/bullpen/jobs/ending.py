@@ -9,6 +9,7 @@ from bullpen.jobs.queries import PAGE, find, policy_of, unfinished
 from bullpen.model import instance as instances
 from bullpen.model import job as steps
 from bullpen.model import job_policy
+from bullpen.model.hold import Pause, paused_by
 from bullpen.model.job import Job, Result
 from bullpen.model.job_policy import Assignment
 from bullpen.model.provision import OPEN
@@ -68,9 +69,12 @@ async def conclude(
 async def give_up_stranded(ports: Ports, settings: Settings, *, by: str, dry_run: bool = False) -> list[str]:
     """Fail the queued jobs of runs that were seen without a runner, or one on its way, for long enough.
 
-    Since when is kept in the store, so that calls of different processes add up.
+    Since when is kept in the store, so that calls of different processes add up. It does not count while an operator
+    has paused the run's class: no runner can come then.
     """
     bare = [run_id for run_id in await _waiting_runs(ports) if not await _has_runner(ports, settings, run_id)]
+    if bare and (pauses := [one for one in await ports.records.pauses() if one.is_on]):
+        bare = [run_id for run_id in bare if not await _waits_for_resume(ports, run_id, pauses)]
     now = ports.clock.now()
     patience = settings.liveness.wait_for_runner
     seen_since = await ports.observations.observe(BARE_RUNS, bare, now, remember=not dry_run)
@@ -105,6 +109,12 @@ async def _has_runner(ports: Ports, settings: Settings, run_id: str) -> bool:
     beats = [pulse.heartbeat for pulse in pulses.values() if pulse.heartbeat is not None]
     patience = timedelta(seconds=settings.liveness.wait_for_runner)
     return any(beat.at + patience > now for beat in beats)
+
+
+async def _waits_for_resume(ports: Ports, run_id: str, pauses: Sequence[Pause]) -> bool:
+    """True if the run had runners, was not released, and gets no others as long as its class is paused."""
+    met = [one for one in await ports.records.run_provisions(run_id) if one.members and not one.is_over]
+    return any(paused_by(pauses, one.needs.resource_class) is not None for one in met)
 
 
 async def _give_up(

@@ -12,6 +12,7 @@ from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.interruption import leaving_instances
 from bullpen.liveness.silence import is_mute
+from bullpen.model.hold import paused_by, words_of
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import FINISHED, QUEUED, Job
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
@@ -50,6 +51,9 @@ class PoolRunners:
         return [one.id for one in runners if one not in mute and one.id not in leaving]
 
     async def top_up(self, count: int, stop: asyncio.Event) -> str:
+        pause = paused_by(await self.ports.records.pauses(), self.request.needs.resource_class)
+        if pause is not None:  # every refused provision leaves a record
+            return words_of(pause)
         request = replace(self.request, count=count, spares_silent=True)
         outcome = await provision(self.ports, self.settings, request, stop=stop)
         return "" if len(outcome.members) >= outcome.requested else outcome.reason or "no more could be launched"
