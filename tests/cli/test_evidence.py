@@ -1,6 +1,7 @@
 """`bullpen evidence` with real processes: on a home and through a server, and the file that it writes."""
 
 import asyncio
+import errno
 import json
 import os
 import stat
@@ -151,6 +152,18 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(run: CommandLine, monkeyp
     assert "exists already" in refused.err
     assert (run.folder / "a.zip").read_text() == "mine"
     assert sorted(os.listdir(run.folder)) == [".bullpen", "a.zip"]
+
+
+def test_a_file_system_without_links_takes_the_file_and_replaces_none(
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(source: object, target: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert run("evidence", "4711", "--out", "a.zip").code == 0
+    assert sorted(os.listdir(run.folder)) == [".bullpen", "a.zip"]
+    assert "exists already" in run("evidence", "4711", "--out", "a.zip").err
 
 
 def damaged(content: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """`bullpen evidence`: everything that is known about one record, as a zip to send to a person who was not there."""
 
+import errno
 import json
 import os
 import tempfile
@@ -31,6 +32,7 @@ Examples:
 
 Secrets are removed. Look through the logs all the same before you hand the file on: a job may print anything.
 """
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # what file systems without links answer
 LARGEST = 64 << 20  # bytes that are taken from a server
 
 
@@ -99,12 +101,12 @@ class NewFile:
                 os.link(self._path, self._file)  # unlike a rename it never replaces
         except FileExistsError as exc:
             raise _exists(self._file) from exc
-        except PermissionError:  # a file system without links
+        except OSError as exc:
+            if exc.errno not in NO_LINKS:
+                raise _unwritable(self._file, exc) from exc
             if self._file.exists():
                 raise _exists(self._file) from None
             os.rename(self._path, self._file)
-        except OSError as exc:
-            raise _unwritable(self._file, exc) from exc
 
     def __exit__(self, *error: object) -> None:
         self.opened.close()
