@@ -155,5 +155,12 @@ def test_the_changelog_says_nothing_twice() -> None:
     assert [line for line, times in Counter(lines).items() if times > 1] == []
 
 
+def test_the_glossary_has_one_meaning_for_each_word() -> None:
+    rows = [line for line in (ROOT / "docs/glossary.md").read_text().splitlines() if line.startswith("| ")]
+    words = [word.strip() for row in rows if not row.startswith("| word |") for word in row.split("|")[1].split(",")]
+    assert len(words) > 100
+    assert [word for word, times in Counter(words).items() if times > 1] == []
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
