@@ -166,6 +166,19 @@ async def test_a_job_whose_provision_failed_has_the_cause_of_that(
         assert says in one.because
 
 
+async def test_a_job_whose_provision_was_stopped_or_released_has_a_run_that_is_over() -> None:
+    async with a_world(temper=lambda n: Temper(boots_in=60.0)) as world:
+        stop = asyncio.Event()
+        stopped, freed = begin(provisioned(world, "stopped", 1, stop=stop)), begin(provisioned(world, "freed", 1))
+        await asyncio.sleep(10)
+        stop.set()
+        await released(world, "freed")
+        await asyncio.gather(stopped, freed)
+        for run in ("stopped", "freed"):
+            (job,) = await submitted(world, run, "true")
+            assert (await wait_of(world, job)).cause is WaitCause.RUN_OVER, run
+
+
 async def test_a_job_whose_provision_was_given_up_for_a_dead_process_waits_for_a_process() -> None:
     settings = small(Timings(provision=60.0))
     async with a_world(settings=settings, temper=lambda n: Temper(boots_in=900.0)) as world:
@@ -224,7 +237,7 @@ async def test_a_job_behind_others_of_its_run_is_queued_behind_them() -> None:
         await asyncio.sleep(3)
         one = await wait_of(world, last)
         assert (one.cause, one.kind, one.run_id) == (WaitCause.QUEUED_BEHIND, WaitKind.JOB, "run")
-        assert "occupy all 2 of its runners, and a job was queued before it" in one.because
+        assert "other jobs occupy all 2 runners of run run, and a job was queued before it" in one.because
         assert {candidate.detail for candidate in one.candidates} == {f"executes {first}", f"executes {second}"}
         of_run = (await explained(world, "run")).waits
         assert [each.subject for each in of_run] == [third, last]

@@ -42,7 +42,8 @@ def _sections(found: PlanAnswer, width: int) -> Iterator[list[str]]:
         yield _more(len(found.refused) - LISTED)
     yield wrapped(f"{INDENT}price: {_price_text(found)}", width, DEEPER)
     for cap in found.caps:
-        yield wrapped(f"{INDENT}{cap.setting} is {cap.limit}: {cap.now} now, {cap.after} afterwards", width, DEEPER)
+        then = "afterwards" if cap.after <= cap.limit else "needed"
+        yield wrapped(f"{INDENT}{cap.setting} is {cap.limit}: {cap.now} now, {cap.after} {then}", width, DEEPER)
     yield wrapped(f"{INDENT}on offer: {_target_text(found.idle_target)}", width, DEEPER)
 
 
@@ -50,6 +51,8 @@ def _headline(found: PlanAnswer) -> str:
     launched = found.would_launch.count if found.would_launch is not None else 0
     serving = f"{len(found.serving)} serve already, " if found.serving else ""
     would = f"{len(found.would_claim)} would be claimed, {launched} launched"
+    if found.blocked_by is not None:
+        would = f"{len(found.would_claim)} could be claimed, {launched} would have to be launched"
     return f"{found.run_id}: {plural(found.requested, 'runner')} asked for: {serving}{would}"
 
 

@@ -139,10 +139,11 @@ async def _because(view: PoolView, job: Job, run: RunSituation, candidates: Sequ
     if RefusalRule.OCCUPIED in rules:
         busy = sum(one.rule is RefusalRule.OCCUPIED for one in candidates)
         ahead = sum(_is_before(other, job) for other in run.queued)
+        occupied = f"other jobs occupy all {busy} runners" if busy > 1 else "another job occupies the only runner"
+        place = f"{ahead} jobs were queued before it" if ahead > 1 else "a job was queued before it" if ahead else ""
         return Because(
             WaitCause.QUEUED_BEHIND,
-            f"other jobs of run {run.run_id} occupy {'its only runner' if busy == 1 else f'all {busy} of its runners'}"
-            f", and {f'{ahead} jobs were' if ahead > 1 else 'a job was' if ahead else 'none was'} queued before it",
+            f"{occupied} of run {run.run_id}, and {place or 'it is the next'}",
             "The next runner that is done takes the oldest job.",
         )
     if RefusalRule.STARTING in rules:

@@ -23,6 +23,8 @@ from bullpen.model.transition import StoryLine
 from bullpen.model.wait import ExplainedWait, WaitCause, WaitKind
 from bullpen.provision.caps import Shortage, in_front
 from bullpen.provision.eviction import QUEUE_PAGE
+from bullpen.provision.record import process_of
+from bullpen.release import OVER
 
 REASONS = {
     FailureCause.CAPACITY: WaitCause.NO_CAPACITY,
@@ -80,11 +82,15 @@ async def _explained(view: PoolView, provision: Provision) -> ExplainedWait:
 async def explain_failed(view: PoolView, provision: Provision) -> Because:
     """Why a provision was not met, which is why the jobs of its run have no runner."""
     report = await view.report(provision.id)
-    if report is None or (report.cause is FailureCause.INTERRUPTED and not report.timings):
-        # The call did not end by itself: another process gave up what a dead one had begun, and knows no times of it.
-        cause = WaitCause.NO_CAPACITY if _fell_short(provision) else WaitCause.NO_SERVER
-    else:
+    aborts = [line.by for line in await view.story(provision.id) if line.step == "abort"]
+    if provision.reason == OVER:
+        cause = WaitCause.RUN_OVER
+    elif aborts and aborts[-1] != process_of(provision.id):
+        cause = WaitCause.NO_SERVER  # its process had died: another one gave it up
+    elif report is not None:
         cause = REASONS.get(report.cause, WaitCause.UNKNOWN)
+    else:
+        cause = WaitCause.NO_CAPACITY if _fell_short(provision) else WaitCause.UNKNOWN
     if cause in (WaitCause.NO_CAPACITY, WaitCause.CAP):
         found = await _candidates(view, provision)
         if (unusable := found.cause_of(provision.want)) is not None:

@@ -28,7 +28,7 @@ from bullpen.provision.eviction import Headroom
 from bullpen.provision.existing_members import ExistingMembers
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Member, Outcome, Request
-from bullpen.provision.record import ProvisionRecord
+from bullpen.provision.record import ProvisionRecord, process_of
 from bullpen.provision.settlement import Settlement
 
 
@@ -72,7 +72,7 @@ class ProvisionAttempt:
         id = f"p-{ports.chance.token()}"
         deadline = first.record.stored.deadline if first else later(now, settings.timings.provision)
         asked = provisions.absent(id, request.run_id, want, request.needs, deadline, request.max_runtime)
-        by = f"provision {id}"
+        by = process_of(id)
         (opened,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=by)))
         record, came = ProvisionRecord(ports, opened), first.arrived if first else now
         return cls(ports, settings, request, existing, want, tell, record, Holdings(ports), by, came, first is not None)

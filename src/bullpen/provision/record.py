@@ -10,6 +10,11 @@ from bullpen.model.transition import Change, Event, Transition
 from bullpen.ports import Ports
 
 
+def process_of(provision_id: str) -> str:
+    """What stories call the process that serves a provision."""
+    return f"provision {provision_id}"
+
+
 class ProvisionRecord:
     """`stored` is the provision as last read or written. Another process may abort it (release, or refresh past its
     deadline): then the provision fails."""
