@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,6 +73,10 @@ def test_an_instance_is_drained_and_a_class_paused_and_resumed_from_the_page(chr
         cli(home, "provision", "--run-id", "busy", "--count", "1")
         id = cli(home, "status")["instances"][0]["id"]
         view.go(f"instances/{id}")
+        with view.page.expect_download() as begun:
+            view.page.get_by_role("link", name="Download").click()
+        with zipfile.ZipFile(begun.value.path()) as archive:
+            assert f"instances/{id}/agent.log" in archive.namelist()
         dialog = dialog_of(view, "Drain…")
         expect(dialog).to_contain_text("drain " + id)
         assert not is_drained(home), "the preview changed something"

@@ -11,15 +11,27 @@ from browser.stage import NARROW, PLACES, begun, serving, viewed, widest
 
 pytestmark = pytest.mark.slow
 HOSTILE = "<img src=x onerror=window.hit=1><script>window.hit=1</script>&amp;"
+EMPTY = {
+    "pools": ("No runner has been asked for", "bullpen provision --run-id 4711 --count 3"),
+    "queue": ("Nothing waits", "bullpen why 4711"),
+    "instances": ("No instances", "bullpen provision --run-id 4711 --count 3"),
+    "runs": ("No runs", "bullpen run --count 3 -- echo hello"),
+    "workers": ("No workers", "bullpen provision --run-id 4711 --count 3"),
+    "sets": ("No scale sets", "bullpen doctor"),
+    "control": ("Nothing is owed.", "loops turn."),
+    "cost": ("No data in this range", "bullpen cost --since 24h"),
+    "activity": ("No actions yet", "bullpen refresh"),
+}
+"""What each page of an empty pool says, and the command that changes it; Control is never empty."""
 
 
 def test_every_page_of_an_empty_pool_says_what_would_appear_there(chromium: Browser, home: Path) -> None:
     with serving(home) as server, viewed(chromium, server) as view:
-        for place in PLACES:
+        assert [*EMPTY] == PLACES
+        for place, (what, command) in EMPTY.items():
             view.go(place)
-            expect(view.page.locator("main .question, main h2").first).to_be_visible()
-        view.go("pools")
-        view.see("bullpen provision --run-id 4711 --count 3")
+            view.see(what)
+            view.see(command)
 
 
 def test_no_page_scrolls_sideways_in_a_narrow_window(chromium: Browser, home: Path) -> None:

@@ -65,3 +65,15 @@ def test_a_revoked_token_ends_the_session_of_an_open_page(chromium: Browser, hom
         expect(view.page.locator("#sign")).to_have_text("Signed out")
         view.page.get_by_role("button", name="Sign in").click()
         expect(view.page.get_by_role("heading", name="Sign in to Bullpen")).to_be_visible()
+
+
+def test_a_log_out_ends_the_other_pages_of_the_browser_too(chromium: Browser, home: Path) -> None:
+    token = cli(home, "token", "create", "--scope", "operate", "--name", "desk")["token"]
+    with serving(home) as server, viewed(chromium, server) as view:
+        log_in(view, token)
+        other = view.page.context.new_page()
+        other.goto(f"{server.url}/#/instances")
+        expect(other.locator("#sign")).to_have_text("Live")
+        view.page.get_by_role("button", name="Sign out").click()
+        expect(other.locator("#sign")).to_have_text("Signed out")
+        expect(other.locator("#banner")).to_contain_text("Your session has ended")

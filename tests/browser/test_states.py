@@ -131,3 +131,42 @@ def test_an_action_is_done_only_when_it_is_confirmed(chromium: Browser) -> None:
         dialog.get_by_role("button", name="Pause", exact=True).click()
         expect(view.page.locator("#toasts")).to_contain_text("The pool is paused.")
         assert b'"dryRun":false' in server.asked[-1][2]
+
+
+def test_a_page_that_stays_open_keeps_the_last_operations_and_every_running_one(chromium: Browser) -> None:
+    def operation(number: int, state: str) -> dict[str, object]:
+        at = f"2026-11-19T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
+        return {"id": f"op-{number}", "kind": "release", "runId": f"r-{number}", "state": state, "startedAt": at}
+
+    with shown(chromium) as (view, server):
+        view.go("runs")
+        server.tell("operation", operation(0, "running"))
+        for number in range(1, 800):
+            server.tell("operation", operation(number, "succeeded"))
+        expect(view.row("r-799")).to_contain_text("Released")
+        kept = view.page.evaluate("import('/dashboard/store.js').then(store => [...store.operations.keys()])")
+        assert len(kept) == 500
+        assert {"op-0", "op-799"} <= {*kept}
+
+
+def test_minutes_without_provisions_are_gaps_in_the_charts_and_no_zeros(chromium: Browser) -> None:
+    pool = MadePool()
+    made: Any = dict(made_answers.made_series(pool))["/v1/series"]
+    nothing = {"provisions": 0, "selected": 0, "created": 0, "cold_starts": 0, "wait_p50": None, "wait_p95": None}
+    classes = [
+        msgspec.structs.replace(
+            one, points=[msgspec.structs.replace(point, **nothing, on_offer=None) for point in one.points]
+        )
+        for one in made.classes
+    ]
+    empty = msgspec.structs.replace(made, classes=classes, data_since=pool.before(60))
+    with shown(chromium, {"/v1/series": empty, "/v1/series?minutes=30": empty}) as (view, _):
+        view.go("pools")
+        charts = view.page.locator(".chart-panel")
+        expect(charts).to_have_count(3)
+        lines = charts.locator("path.line").evaluate_all("all => all.map(one => one.getAttribute('d'))")
+        assert lines
+        assert not any(lines)
+        expect(charts.nth(1).locator(".legend")).to_contain_text("provisions with a cold start –")
+        expect(view.page.locator("main", has_text="No data before")).to_have_count(1)
+        assert [text for text in charts.all_inner_texts() if "No data before" in text] == [charts.nth(2).inner_text()]

@@ -116,10 +116,10 @@ export function poolCharts(series) {
   if (!series.ready) return null;
   const { times, marks, dataSince } = series;
   if (!times.length) return panel({ title: "The last 30 minutes" }, h("p", { class: "inside quiet" }, "No data before now: the server gathers them while it runs."));
-  const common = { times, marks, note: "last 30 min", dataSince };
+  const common = { times, marks, note: "last 30 min" };
   const rate = (v) => share(v, 100);
   return h("div", { class: "thirds", key: "charts" },
     lineChart({ ...common, title: "Wait for a runner", log: true, series: [{ name: "p95", tone: "created", values: series.waits("waitP95"), format: length }, { name: "p50", tone: "running", values: series.waits("waitP50"), format: length }] }),
-    lineChart({ ...common, title: "Reuse and cold starts", top: 100, series: [{ name: "reused", tone: "offer", values: series.reuse(), format: rate }, { name: "cold starts", tone: "created", values: series.sums("coldStarts"), format: count }] }),
-    lineChart({ ...common, title: "On offer", floor: 4, series: series.offers(count) }));
+    lineChart({ ...common, title: "Reuse and cold starts", top: 100, series: [{ name: "reused", tone: "offer", values: series.reuse(), format: rate }, { name: "provisions with a cold start", tone: "created", values: series.coldStarts(), format: rate }] }),
+    lineChart({ ...common, title: "On offer", floor: 4, dataSince, series: series.offers(count) }));
 }

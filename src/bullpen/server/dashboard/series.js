@@ -45,17 +45,19 @@ export class Series {
     return this.each((points) => points.reduce((most, one) => (one[field] === null ? most : Math.max(most ?? 0, one[field])), null));
   }
 
-  sums(field) {
-    return this.each((points) => points.reduce((sum, one) => sum + one[field], 0));
-  }
-
   /** Of 100 runners, how many were reused; null in a minute without any. */
   reuse() {
-    return this.each((points) => {
-      const selected = points.reduce((sum, one) => sum + one.selected, 0);
-      const all = selected + points.reduce((sum, one) => sum + one.created, 0);
-      return all ? (100 * selected) / all : null;
-    });
+    return this.share(["selected"], ["selected", "created"]);
+  }
+
+  /** Of 100 provisions, how many had to launch a machine; null in a minute without any. */
+  coldStarts() {
+    return this.share(["coldStarts"], ["provisions"]);
+  }
+
+  share(part, whole) {
+    const sum = (points, fields) => points.reduce((all, one) => all + fields.reduce((these, field) => these + one[field], 0), 0);
+    return this.each((points) => (sum(points, whole) ? (100 * sum(points, part)) / sum(points, whole) : null));
   }
 
   /** What each class has on offer; of many classes, those that have most. */

@@ -50,7 +50,7 @@ export default function page(context) {
             panel({ title: "Its runners", note: count(held.length) }, held.length ? table(["State", "Instance", ["Machine", "no-narrow"], ["Job", ""]], held.slice(0, MOST).map((one) => ({ key: one.id, cells: [instanceMark(one), idLink(one.id, "instance"), h("span", { class: "mono" }, one.instanceType), one.job ? one.job.name : current(work, one.id)] })), "Its runners") : h("p", { class: "inside quiet" }, "It has none now.")),
             panel({ title: "Facts" }, h("div", { class: "inside" }, facts(factsOf(held, mine, result, timeline, now))))),
           h("div", null,
-            work.length ? panel({ title: "Job list", note: plural(work.length, "job") }, table(["State", "Job", ["Losses", "right"], ["For", "right"]], work.slice(0, MOST).map((job) => ({ key: job.id, cells: [jobMark(job), h("span", null, idLink(job.id, "job"), " ", job.name), String(job.losses), job.state === "queued" ? length(since(job.queuedAt, now)) : "–"] })), "Job list")) : null,
+            work.length ? panel({ title: "Job list", note: plural(work.length, "job") }, table(["State", "Job", ["Losses", "right"], ["For", "right"]], work.slice(0, MOST).map((job) => ({ key: job.id, cells: [jobMark(job), h("span", null, idLink(job.id, "job"), " ", job.name), String(job.losses), job.state === "queued" ? length(since(job.queuedAt, now)) : took(job, tried)] })), "Job list")) : null,
             lost.length ? panel({ title: "Lost and rescued", note: plural(new Set(lost.map((one) => one.job.id)).size, "job") }, lost.map((one) => rescued(one, tried, now))) : null,
             discarded(timeline, result))),
       ];
@@ -70,6 +70,12 @@ function merged(listed, ids, live) {
   for (const id of ids || []) found.set(id, { ...found.get(id), ...live.get(id) });
   return [...found.values()];
 }
+
+/** How long its last attempt has taken. */
+const took = (job, tried) => {
+  const last = tried.findLast((one) => one.job === job);
+  return last ? length((last.to - last.from) / 1000) : "–";
+};
 
 const current = (work, instance) => {
   const job = work.find((one) => one.instanceId === instance && one.state === "running");
