@@ -1,5 +1,6 @@
 """What DynamoUsage promises beyond every History: a booking and the list of what is not booked are two writes."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,6 +9,8 @@ from builders import NOW, buried
 from bullpen.engines.aws.dynamodb.history import DynamoHistory
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.engines.aws.dynamodb.usage import DynamoUsage
+from bullpen.model.activity_note import ActionNote
+from bullpen.model.report import ProvisionReport, ReportOutcome
 from bullpen.model.ticket import UsageClass
 from bullpen.model.usage import Booking, Meter, Owner, UsageRow
 from conformance.landing import land
@@ -47,3 +50,24 @@ async def test_a_bookkeeper_that_is_killed_after_the_last_booking_leaves_nothing
         assert await history.book([LAST]) == [False]
         assert await history.unbooked(10) == []
         assert [row.microseconds for row in (await history.usage(HOUR, HOUR + timedelta(hours=1), 10)).rows] == [5]
+
+
+async def test_every_item_of_the_history_goes_after_its_time_and_an_open_meter_stays(
+    aws_settings: MakeSettings,
+) -> None:
+    keep = timedelta(days=30)
+    async with a_table(aws_settings().aws) as table:
+        history = DynamoHistory(table, keep)
+        still_open = Booking(None, replace(LAST.after, instance_id="i-2", over=False), ())
+        assert await history.book([LAST, still_open]) == [True, True]
+        await history.note_actions([ActionNote(NOW, "refresh", "keep", "i-1")])
+        await history.note_provision(
+            ProvisionReport("p", "run-1", "", "small", UsageClass.SPOT, "d", NOW, NOW, ReportOutcome.MET)
+        )
+        found = {}
+        kinds = ("Meter", "MeterOver", "Usage#2030-01-01", "Activity#2030-01", "Report#2030-01-01")
+        for kind in kinds:
+            (item,) = await table.walk(("PK", f"TYPE#{kind}")).all()
+            found[kind] = int(item["ttl"]["N"]) if "ttl" in item else None
+        after = (NOW + keep).timestamp()
+        assert found == dict.fromkeys(kinds, after) | {"Meter": None, "Usage#2030-01-01": (HOUR + keep).timestamp()}
