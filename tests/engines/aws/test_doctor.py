@@ -133,6 +133,26 @@ async def test_the_disk_of_a_class_needs_the_root_device_of_its_image(cloud: Con
     assert finding.remedy == 'Set aws.root-device = "/dev/sda1": otherwise classes.big.disk adds a second volume.'
 
 
+@pytest.mark.parametrize(
+    ("disk", "volume", "setting"),
+    [(7, 0, "classes.big.disk is 7"), (0, 7, "aws.volume is 7"), (7, 20, "classes.big.disk is 7")],
+)
+async def test_a_disk_that_is_smaller_than_the_image_is_a_failure(
+    cloud: Control, disk: int, volume: int, setting: str
+) -> None:
+    classes = {"big": ResourceClass(cpu=1, mem=1024, disk=disk)}
+    finding = await found(replace(settings_on(cloud, volume=volume), classes=classes), of_image)
+    assert finding.health == "failed"
+    assert finding.found.endswith(f"with a root volume of 8 GiB, and {setting}: nothing can be launched")
+    assert finding.remedy == f"Set {setting.split()[0]} to 8 or more, or to 0 for the size of the image."
+
+
+@pytest.mark.parametrize(("disk", "volume"), [(8, 0), (0, 0), (0, 8), (8, 7)])
+async def test_a_disk_of_the_size_of_the_image_or_more_is_right(cloud: Control, disk: int, volume: int) -> None:
+    classes = {"big": ResourceClass(cpu=1, mem=1024, disk=disk)}
+    assert (await found(replace(settings_on(cloud, volume=volume), classes=classes), of_image)).health == "ok"
+
+
 async def test_types_are_of_the_images_architecture(cloud: Control) -> None:
     settings = settings_on(cloud, image=AMAZON_LINUX_ARM.id)
     wanted = template(settings, "", "small", ("c5.*",), 1, 1024)

@@ -26,6 +26,7 @@ class Image:
     name: str
     architecture: str
     root_device: str
+    root_size: int = 8  # GiB
 
 
 SUBNETS = tuple(

@@ -61,6 +61,7 @@ def images(account: Ec2Account, params: Params) -> Answer:
             "Name": image.name,
             "Architecture": image.architecture,
             "RootDeviceName": image.root_device,
+            "BlockDeviceMappings": [{"DeviceName": image.root_device, "Ebs": {"VolumeSize": image.root_size}}],
             "State": "available",
         }
         for image in filtered(found, params.get("Filters", []), _image_values)

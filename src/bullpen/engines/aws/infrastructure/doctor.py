@@ -102,6 +102,12 @@ def _images(settings: Settings) -> dict[str, str]:
     return {"image": images[0]} if len(images) == 1 else {f"image {id}": id for id in images}
 
 
+def _root_size(image: Mapping[str, Any], device: str) -> int:
+    """GiB of the root volume of an image; 0 if EC2 does not say."""
+    volumes = [one.get("Ebs", {}) for one in image.get("BlockDeviceMappings", ()) if one.get("DeviceName") == device]
+    return max((int(one.get("VolumeSize", 0)) for one in volumes), default=0)
+
+
 def check_clock(answer: Mapping[str, Any], now: datetime) -> Finding:
     """Compare this clock with the time of an answer that has just come, which AWS gives in whole seconds."""
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
@@ -161,6 +167,13 @@ class AccountChecks:
         if (self._aws.volume or sized != "aws.volume") and device != self._aws.root_device:
             remedy = f'Set aws.root-device = "{device}": otherwise {sized} adds a second volume.'
             return Finding(name, Health.FAILED, f"{told}, its root device is {device}", remedy)
+        least = _root_size(image, device)
+        for of, one in users.items():
+            size, setting = (one.disk, f"classes.{of}.disk") if one.disk else (self._aws.volume, "aws.volume")
+            if 0 < size < least:
+                found = f"{told}, with a root volume of {least} GiB, and {setting} is {size}: nothing can be launched"
+                remedy = f"Set {setting} to {least} or more, or to 0 for the size of the image."
+                return Finding(name, Health.FAILED, found, remedy)
         return Finding(name, Health.OK, told)
 
     async def security_groups(self) -> Finding:
