@@ -64,7 +64,8 @@ def test_a_store_in_trouble_is_said_and_the_end_of_it(chromium: Browser) -> None
 def test_what_needs_attention_says_how_much_of_it_is_not_shown(chromium: Browser) -> None:
     with shown(chromium) as (view, _):
         view.go("pools")
-        view.see("the newest 5 of 7")
+        view.see("5 of 7, the worst and the newest")
+        expect(view.page.locator("main .list-row").first).to_contain_text("3 workers were lost")
         badge = view.page.locator(".place .badge.lost")
         side = view.page.locator(".side")
         expect(badge).to_contain_text("14")

@@ -5,7 +5,7 @@ import { address } from "./router.js";
 import { shared } from "./shell.js";
 import { instances, silent } from "./store.js";
 
-/** { glyph, tone, subject, text, at, href, place }, newest first. */
+/** { glyph, tone, subject, text, at, href, place }: what is lost or fails first, then the newest. */
 export function alerts(now) {
   const status = shared.status;
   const found = [];
@@ -26,7 +26,8 @@ export function alerts(now) {
     if (one.why) found.push({ glyph: "refused", tone: "lost", subject: one.name, text: `: ${one.why}`, at: one.since, href: address("sets"), place: "Sets" });
   const file = status?.settings;
   if (file?.refused) found.push({ glyph: "failed", tone: "lost", subject: file.file, text: ` is not applied: ${file.refused}`, at: null, href: address("control"), place: "Control" });
-  found.sort((a, b) => (Date.parse(b.at) || now) - (Date.parse(a.at) || now));
+  const milder = (one) => (one.tone === "lost" ? 0 : 1);
+  found.sort((a, b) => milder(a) - milder(b) || (Date.parse(b.at) || now) - (Date.parse(a.at) || now));
   return found;
 }
 

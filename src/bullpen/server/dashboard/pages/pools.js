@@ -97,7 +97,7 @@ function sentence(list) {
 }
 
 function attention(list, now) {
-  const note = list.length > MOST_ALERTS ? `the newest ${count(MOST_ALERTS)} of ${count(list.length)}` : count(list.length) + " open";
+  const note = list.length > MOST_ALERTS ? `${count(MOST_ALERTS)} of ${count(list.length)}, the worst and the newest` : count(list.length) + " open";
   return panel({ title: "Needs attention", note },
     list.slice(0, MOST_ALERTS).map((one) => h("div", { class: "list-row", key: one.subject + one.text },
       glyph(one.glyph, one.tone),
