@@ -50,6 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
         # As in a run that a script starts in the background. Every process below would inherit it, and a shell cannot
         # trap a signal that was ignored when it started: the tests that send SIGINT would wait in vain.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        # As below `nohup`. This process goes on when its terminal is closed; those that it starts hear of theirs.
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 @pytest.hookimpl(wrapper=True)
