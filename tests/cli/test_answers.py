@@ -236,8 +236,18 @@ def test_status_answers_with_every_field_of_the_record() -> None:
     one = cleaning("i-1")[-1].after
     pulse = Pulse(Signal("i-1", Kind.OK, "", one.round, 1), Heartbeat("i-1", NOW, 2))
     answer = msgspec.to_builtins(pool_status_of(Status((InstanceView(one, pulse, 4711),), (Pool("small", 1, 2),))))
-    pool = {"resourceClass": "small", "tickets": 1, "ticketsIncludeExpired": False, "claimable": 2}
-    assert answer["pools"] == [pool]
+    assert answer["pools"] == [
+        {
+            "resourceClass": "small",
+            "tickets": 1,
+            "ticketsIncludeExpired": False,
+            "claimable": 2,
+            "idleTarget": 0,
+            "scheduleEntry": "",
+            "nextTarget": None,
+            "nextTargetAt": None,
+        }
+    ]
     (found,) = answer["instances"]
     assert found == {
         "id": "i-1",

@@ -73,9 +73,11 @@ def test_a_home_that_stays_locked_asks_to_try_again_later(
 ) -> None:
     from bullpen.engines.sqlite.database import Database
 
-    impatient = Database.open.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(Database, "open", classmethod(lambda cls, home: impatient(cls, home, patience=0.05)))
     bullpen("--home", "home", "refresh")
+    impatient = Database.open.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        Database, "open", classmethod(lambda *given, **more: impatient(*given, **more | {"patience": 0.05}))
+    )
     with open("home/db.lock", "a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         fcntl.lockf(held, fcntl.LOCK_EX)

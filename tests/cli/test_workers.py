@@ -84,6 +84,7 @@ def test_why_shows_the_steps_of_a_worker_of_another_program(bullpen: CommandLine
     beat("build-7")
     ran = bullpen("why", "build-7")
     assert ran.code == 0
-    head, line = ran.out.splitlines()
+    waits, _, head, line = ran.out.splitlines()
+    assert waits == "build-7 is active, and waits for nothing"
     assert head == "build-7 is active"
     assert line.split()[1:] == ["register", "→", "active", "heartbeat"]
