@@ -4,15 +4,17 @@ import asyncio
 
 import pytest
 
-from builders import later
+from builders import later, on_offer
 from bullpen.engines.aws.dynamodb.entries import LEASE_SHARDS
-from bullpen.engines.aws.dynamodb.records import DynamoRecords
-from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.engines.aws.dynamodb.items import Item
+from bullpen.engines.aws.dynamodb.records import CENSUS_OF, DynamoRecords
+from bullpen.engines.aws.dynamodb.table import TableClient, Walk
 from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.aws.session import opened
 from bullpen.engines.system import SystemChance
 from bullpen.errors import Conflict
 from bullpen.model.worker import INACTIVE
+from conformance.landing import land
 from conformance.leases import a_beat, lose
 from engines.aws.counted import a_bench
 from fakes.aws_fixtures import MakeSettings
@@ -146,3 +148,27 @@ async def test_a_census_is_remembered_for_a_while(engines: Engines, aws_settings
         await workers.beat([("i-999/x", a_beat(instance_id="i-999"))])
         assert await workers.census() == {("zone-a", "active"): 2}
         assert await DynamoWorkers(bench.table).census() == {("zone-a", "active"): 3}
+
+
+async def test_a_census_sends_no_more_of_each_entry_than_it_counts(
+    engines: Engines, aws_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scrape asks it of a pool of any size."""
+    sent: set[str] = set()
+    page = Walk.page
+
+    async def noted(walk: Walk) -> list[Item]:
+        items = await page(walk)
+        sent.update(name for item in items for name in item)
+        return items
+
+    async with a_bench(engines, aws_settings) as bench:
+        workers, records = DynamoWorkers(bench.table), DynamoRecords(bench.table)
+        await a_crowd(workers, 2)
+        await land(records, on_offer("i-1"))
+        monkeypatch.setattr(Walk, "page", noted)
+        assert sum((await records.census()).values()) == 1
+        assert sum((await records.count()).values()) == 1
+        assert sum((await workers.census()).values()) == 2
+    assert sent <= {*CENSUS_OF, "domain"}
+    assert set(CENSUS_OF) <= sent

@@ -51,6 +51,8 @@ OFFERS_PAGE = 500
 
 SERVING_PAGE = 500  # keys of instances that serve runs, read at a time
 
+CENSUS_OF = ("state", "usageClass", "instanceType", "resourceClass", "attested")
+
 
 class DynamoRecords:
     """`ports.Records` on one pool's table."""
@@ -174,17 +176,18 @@ class DynamoRecords:
     async def count(self) -> dict[tuple[str, State], int]:
         counted: Counter[tuple[str, State]] = Counter()
         live = {state.value: state for state in LIVE}
-        for item in await self._table.walk(("liveKey", "LIVE#Instance"), index="live").all():
+        walk = self._table.walk(("liveKey", "LIVE#Instance"), index="live", only=("state", "resourceClass"))
+        for item in await walk.all():
             if state := live.get(item.get("state", {}).get("S", "")):
                 counted[item.get("resourceClass", {}).get("S", ""), state] += 1
         return dict(counted)
 
     async def census(self) -> dict[InstanceGroup, int]:
-        # Not decoded: a scrape asks this every few seconds, of a pool of any size.
+        # Not decoded, and no more than is counted: a scrape asks this every few seconds, of a pool of any size.
         states = {state.value: state for state in State}
         usages = {usage.value: usage for usage in UsageClass}
         counted: Counter[InstanceGroup] = Counter()
-        for item in await self._table.walk(("liveKey", "LIVE#Instance"), index="live").all():
+        for item in await self._table.walk(("liveKey", "LIVE#Instance"), index="live", only=CENSUS_OF).all():
             said = {name: value.get("S", "") for name, value in item.items()}
             state, usage = states.get(said.get("state", "")), usages.get(said.get("usageClass", ""))
             if state is not None and usage is not None:

@@ -115,15 +115,17 @@ class TableClient:
         newest_first: bool = False,
         page: int = 0,
         then: int = 0,
+        only: Sequence[str] = (),
     ) -> "Walk":
         """Items by key, in order. `hash_key` is (attribute, value); `where` narrows the range: (attribute, operator,
-        value). `page` is how many to read at a time, or only at first: `then` is how many after that. Consistent
-        without an index."""
+        value). `page` is how many to read at a time, or only at first: `then` is how many after that. With `only`, no
+        other attributes are sent. Consistent without an index."""
         expression = Expression()
         condition = f"{expression.name(hash_key[0])} = {expression.value(text(hash_key[1]))}"
         if where is not None:
             attribute, operator, value = where
             condition += f" AND {expression.name(attribute)} {operator} {expression.value(text(value))}"
+        sent = {"ProjectionExpression": ", ".join(map(expression.name, only))} if only else {}
         request = {
             "KeyConditionExpression": condition,
             "ExpressionAttributeNames": expression.names,
@@ -131,6 +133,7 @@ class TableClient:
             "ScanIndexForward": not newest_first,
             **({"IndexName": index} if index else {"ConsistentRead": True}),
             **({"Limit": page} if page else {}),
+            **sent,
         }
         return Walk(self, request, then)
 

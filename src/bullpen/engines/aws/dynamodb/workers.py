@@ -149,7 +149,7 @@ class DynamoWorkers(DynamoBeats):
 
     async def _count(self) -> dict[tuple[str, str], int]:
         counted: Counter[tuple[str, str]] = Counter()
-        for item in await self._table.walk(("liveKey", "LIVE#Worker"), index="live").all():
+        for item in await self._table.walk(("liveKey", "LIVE#Worker"), index="live", only=("state", "domain")).all():
             state = item.get("state", {}).get("S", ACTIVE.value)  # a new one has none yet
             if state in (ACTIVE.value, INACTIVE.value):
                 counted[item.get("domain", {}).get("S", ""), state] += 1
