@@ -35,7 +35,7 @@ demo: $(STAMP) ## Demonstrate the pool with real processes, in under a minute
 # Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.
 WORKERS ?= 4
 
-engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, peers of scale sets and act (with Go and Rust), an IAM simulator, what builds the docs, lints their workflows and runs their commands, a browser (as root on Debian) and what judges its pages
+engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, peers of scale sets, act and Gitea (with Go and Rust), an IAM simulator, what builds the docs, lints their workflows and runs their commands, a browser (as root on Debian) and what judges its pages
 	$(PY) tests/fakes/java_engines.py
 	$(PY) tests/fakes/github/description.py
 	$(PY) tests/fakes/peers.py

@@ -14,7 +14,13 @@ from hypothesis import HealthCheck, settings
 
 from bullpen.sim.loop import virtual_run
 
-pytest_plugins = ["fakes.aws_fixtures", "fakes.ec2.fixtures", "fakes.github.fixtures", "fakes.peer_fixtures"]
+pytest_plugins = [
+    "fakes.aws_fixtures",
+    "fakes.ec2.fixtures",
+    "fakes.github.fixtures",
+    "fakes.gitea.fixtures",
+    "fakes.peer_fixtures",
+]
 
 settings.register_profile("bullpen", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("bullpen"), max_examples=20)  # for `make quick`
@@ -28,6 +34,8 @@ ENGINES = {
     "emulator",
     "go_client",
     "act",
+    "gitea_program",
+    "gitea_runner_program",
     "docs_tools",
     "workflow_linters",
     "console_tools",

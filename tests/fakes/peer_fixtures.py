@@ -3,8 +3,9 @@
     emulator    the independent emulator of scale sets, a process of the test's own
     go_client   where GitHub's own client of scale sets is; `go_process.a_go_client` starts it
     act         where act is; `act_runs.run_workflow` starts it
+    gitea_program, gitea_runner_program     where Gitea and its runner are; the fixtures of `gitea` start them
 
-Without Rust or Go to build them these tests are skipped, and the end of the run says so; BULLPEN_REQUIRE_ENGINES=1
+Without Rust, Go or git to build them these tests are skipped, and the end of the run says so; BULLPEN_REQUIRE_ENGINES=1
 fails it.
 """
 
@@ -28,6 +29,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             peers.go_client()
             peers.emulator()
             peers.act()
+            peers.gitea_runner()
+            peers.gitea()
         except peers.PeerMissing as exc:
             pytest.exit(f"BULLPEN_REQUIRE_ENGINES=1, and {exc}", returncode=1)
 
@@ -40,6 +43,16 @@ def go_client() -> Path:
 @pytest.fixture(scope="session")
 def act() -> Path:
     return _built(peers.act)
+
+
+@pytest.fixture(scope="session")
+def gitea_program() -> Path:
+    return _built(peers.gitea)
+
+
+@pytest.fixture(scope="session")
+def gitea_runner_program() -> Path:
+    return _built(peers.gitea_runner)
 
 
 @pytest.fixture(scope="session")

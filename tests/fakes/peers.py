@@ -4,20 +4,24 @@
                 its listener
     emulator    an independent emulator of the service of scale sets, of the Rust crate `scaleset`
     act         executes workflows, the Go module github.com/nektos/act
+    gitea       a CI server, the Go module code.gitea.io/gitea, without its web pages' scripts and styles
+    gitea_runner    the runner of Gitea, the Go module gitea.com/gitea/runner
 
 Built once, in pinned versions, into the user's cache; `python tests/fakes/peers.py` builds beforehand. Go compares what
-it fetches with its checksum database, and for `go_client` also with go.sum.
+it fetches with its checksum database, and for all but `act` also with go.sum.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,9 +29,17 @@ CRATE, CRATE_VERSION = "scaleset", "0.1.0"
 DRIVER = Path(__file__).parent / "scale_sets/go_client"
 SOURCES = ("main.go", "go.mod", "go.sum")
 ACT = "github.com/nektos/act@v0.2.89"
-BUILDING_TAKES = 3600.0  # seconds; two minutes on an idle machine, twenty on a busy one
+GITEA, GITEA_VERSION = "code.gitea.io/gitea", "1.26.2"
+GITEA_TAGS = "sqlite sqlite_unlock_notify"
+GITEA_READS = ("options", "public", "templates")  # in the folder that its setting STATIC_ROOT_PATH names
+RUNNER, RUNNER_VERSION = "gitea.com/gitea/runner", "1.0.6"
+AT_ONCE = "-p=2"  # packages that Go compiles at once: Gitea has thousands, and each takes a processor
+BUILDING_TAKES = 3600.0  # seconds; two minutes on an idle machine (Gitea five), twenty on a busy one
 RUST = "install Rust 1.88 or newer (https://rustup.rs), then `python tests/fakes/peers.py`"
+GO_UNPACKED = Path("/usr/local/go/bin/go")  # where Go's own instructions put it
 GO = "install Go 1.25 or newer (https://go.dev/dl), then `python tests/fakes/peers.py`"
+NEWER_GO = GO.replace("1.25", "1.26.3")
+GIT = "install git, then `python tests/fakes/peers.py`"
 
 
 class PeerMissing(Exception):
@@ -50,7 +62,7 @@ def go_client() -> Path:
     """The program, built if it is not there."""
 
     def build(folder: Path) -> None:
-        go = _tool("go", Path("/usr/local/go/bin/go"), f"to build GitHub's client of scale sets: {GO}")
+        go = _tool("go", GO_UNPACKED, f"to build GitHub's client of scale sets: {GO}")
         folder.mkdir()
         for name in SOURCES:
             shutil.copy(DRIVER / name, folder)
@@ -64,10 +76,48 @@ def act() -> Path:
     """The program, built if it is not there."""
 
     def build(folder: Path) -> None:
-        go = _tool("go", Path("/usr/local/go/bin/go"), f"to build act: {GO}")
+        go = _tool("go", GO_UNPACKED, f"to build act: {GO}")
         _run([go, "install", "-trimpath", ACT], folder.parent, GOBIN=str(folder), GOFLAGS="-mod=mod")
 
     return _built("act", ACT, build) / "act"
+
+
+def gitea() -> Path:
+    """The folder of the program `gitea`, and of the files that it reads; built if it is not there."""
+    if shutil.which("git") is None:
+        raise PeerMissing(f"no git on the PATH for Gitea to keep repositories with: {GIT}")
+
+    def build(folder: Path) -> None:
+        named = f'-X "main.Version={GITEA_VERSION}" -X "main.Tags={GITEA_TAGS}"'
+        source = _compiled(f"{GITEA}@v{GITEA_VERSION}", folder / "gitea", named, "-tags", GITEA_TAGS)
+        for name in GITEA_READS:
+            (source / name).rename(folder / name)
+
+    return _built("gitea", f"{GITEA} {GITEA_VERSION} {GITEA_TAGS}", build)
+
+
+def gitea_runner() -> Path:
+    """The program, built if it is not there."""
+
+    def build(folder: Path) -> None:
+        named = f"-X {RUNNER}/internal/pkg/ver.version=v{RUNNER_VERSION}"  # as a release does
+        _compiled(f"{RUNNER}@v{RUNNER_VERSION}", folder / "gitea-runner", named)
+
+    return _built("gitea-runner", f"{RUNNER} {RUNNER_VERSION}", build) / "gitea-runner"
+
+
+def _compiled(module: str, program: Path, named: str, *options: str) -> Path:
+    """Build a Go module in a copy of it, and return the copy: Go neither installs a module that replaces others, nor
+    builds it where it keeps what it has fetched."""
+    go = _tool("go", GO_UNPACKED, f"to build {module}: {NEWER_GO}")
+    aside = program.parents[1]
+    fetched = json.loads(_run([go, "mod", "download", "-json", module], aside, GOFLAGS="-mod=mod"))
+    with zipfile.ZipFile(fetched["Zip"]) as packed:
+        packed.extractall(aside)
+    program.parent.mkdir()
+    command = [go, "build", "-trimpath", *options, "-ldflags", f"-s -w {named}", "-o", str(program), "."]
+    _run(command, aside / module, GOFLAGS=f"{AT_ONCE} -mod=readonly -buildvcs=false")
+    return aside / module
 
 
 def _tool(name: str, usual: Path, purpose: str) -> str:
@@ -90,7 +140,8 @@ def _built(name: str, pinned: str, build: Callable[[Path], None]) -> Path:
     return target
 
 
-def _run(command: Sequence[str], folder: Path, **environ: str) -> None:
+def _run(command: Sequence[str], folder: Path, **environ: str) -> str:
+    """What it prints."""
     shown, env = " ".join(command), {**os.environ, **environ}
     try:
         ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=BUILDING_TAKES)
@@ -98,10 +149,12 @@ def _run(command: Sequence[str], folder: Path, **environ: str) -> None:
         raise PeerMissing(f"not done within {BUILDING_TAKES:.0f} s: {shown}") from None
     if ran.returncode:
         raise PeerMissing(f"{shown} failed: {(ran.stderr or ran.stdout).strip()[-500:]}")
+    return ran.stdout
 
 
 if __name__ == "__main__":
     try:
-        print(f"programs of others for the tests: {go_client()}, {emulator()}, {act()}")
+        built = [build() for build in (go_client, emulator, act, gitea_runner, gitea)]
+        print(f"programs of others for the tests: {', '.join(map(str, built))}")
     except PeerMissing as exc:
         sys.exit(str(exc))

@@ -1,0 +1,156 @@
+"""Gitea's API, as a person or a program with a token uses it; each test makes users and repositories of its own."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from fakes.gitea.waiting import until
+
+Json = dict[str, Any]
+EVENTS = ("workflow_job", "workflow_run")
+
+
+class GiteaCaller:
+    """With one token, or with a name and its password. `http` is the server's, which closes it."""
+
+    def __init__(self, http: httpx.Client, token: str = "", login: tuple[str, str] | None = None) -> None:
+        self.http, self.token = http, token
+        self._headers = {"authorization": f"token {token}"} if token else {}
+        self._login = login
+
+    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> httpx.Response:
+        """Whatever it answers."""
+        url = f"/api/v1{path}"
+        return self.http.request(method, url, json=body, params=query, headers=self._headers, auth=self._login)
+
+    def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """What it answers to a call that must succeed."""
+        answer = self.ask(method, path, body, **query)
+        assert answer.is_success, f"Gitea refused {method} {path} with {answer.status_code}: {answer.text}"
+        return answer.json() if answer.content else None
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self.call("GET", path, **query)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.call("POST", path, body)
+
+    # ------------------------------------------------------------------------------------------------ the administrator
+
+    def add_user(self, name: str) -> GiteaUser:
+        password = f"the password of {name}"
+        email = f"{name}@example.org"
+        self.post(
+            "/admin/users", {"username": name, "email": email, "password": password, "must_change_password": False}
+        )
+        return GiteaUser(self.http, name, password)
+
+    def instance(self) -> GiteaScope:
+        return GiteaScope(self, "/admin")
+
+    def run_cron_task(self, name: str) -> None:
+        """Such as `stop_zombie_tasks`, which ends the jobs of runners that are silent for `lost_after`."""
+        self.post(f"/admin/cron/{name}")
+
+
+class GiteaUser:
+    def __init__(self, http: httpx.Client, name: str, password: str) -> None:
+        self.name, self.password = name, password
+        self._http = http
+        self._with_password = GiteaCaller(http, login=(name, password))
+        self.caller = self.with_scopes("all")
+
+    def with_scopes(self, *scopes: str) -> GiteaCaller:
+        """With a new token that has them: `write:repository`, `read:user`, `all`; a token is made with the password."""
+        body = {"name": "-".join(("token", *scopes)).replace(":", "-"), "scopes": list(scopes)}
+        made = self._with_password.post(f"/users/{self.name}/tokens", body)
+        return GiteaCaller(self._http, made["sha1"])
+
+    def add_organisation(self, name: str) -> GiteaScope:
+        self.caller.post("/orgs", {"username": name})
+        return GiteaScope(self.caller, f"/orgs/{name}")
+
+    def add_repository(self, name: str, organisation: str = "") -> GiteaRepository:
+        """With one commit on `main`."""
+        body = {"name": name, "auto_init": True, "private": True}
+        self.caller.post(f"/orgs/{organisation}/repos" if organisation else "/user/repos", body)
+        return GiteaRepository(self.caller, f"{organisation or self.name}/{name}")
+
+
+class GiteaScope:
+    """Where runners are registered: a repository, an organisation, or the instance. `path` is how its part of the API
+    begins."""
+
+    def __init__(self, caller: GiteaCaller, path: str) -> None:
+        self.caller, self.path = caller, path
+
+    def registration_token(self) -> str:
+        return str(self.caller.post(f"{self.path}/actions/runners/registration-token")["token"])
+
+    def runners(self) -> list[Json]:
+        return list(self.caller.get(f"{self.path}/actions/runners")["runners"])
+
+    def remove_runner(self, id: int) -> httpx.Response:
+        return self.caller.ask("DELETE", f"{self.path}/actions/runners/{id}")
+
+
+class GiteaRepository(GiteaScope):
+    """`name` is `owner/name`."""
+
+    def __init__(self, caller: GiteaCaller, name: str) -> None:
+        super().__init__(caller, f"/repos/{name}")
+        self.name = name
+
+    def push(self, files: Mapping[str, str], message: str = "change") -> str:
+        """One commit on `main` with these files, which are new; its id. Workflows are in `.gitea/workflows/`."""
+        changes = [
+            {"operation": "create", "path": path, "content": base64.b64encode(text.encode()).decode()}
+            for path, text in files.items()
+        ]
+        made = self.caller.post(f"{self.path}/contents", {"branch": "main", "message": message, "files": changes})
+        return str(made["commit"]["sha"])
+
+    def add_hook(self, url: str, secret: str, events: Sequence[str] = EVENTS) -> int:
+        """A webhook; its id."""
+        config = {"url": url, "content_type": "json", "secret": secret}
+        body = {"type": "gitea", "active": True, "events": list(events), "config": config}
+        return int(self.caller.post(f"{self.path}/hooks", body)["id"])
+
+    # ---------------------------------------------------------------------------------------------- runs and their jobs
+
+    def runs(self) -> list[Json]:
+        """The newest first."""
+        return list(self.caller.get(f"{self.path}/actions/runs")["workflow_runs"])
+
+    def run_of(self, sha: str) -> Json:
+        """The run that a commit has started."""
+        return until(
+            lambda: next((run for run in self.runs() if run["head_sha"] == sha), None),
+            f"{self.name} has a run of {sha}",
+        )
+
+    def run(self, id: int) -> Json:
+        return dict(self.caller.get(f"{self.path}/actions/runs/{id}"))
+
+    def jobs(self, run: int) -> list[Json]:
+        return list(self.caller.get(f"{self.path}/actions/runs/{run}/jobs")["jobs"])
+
+    def job_that(self, run: int, name: str, **has: Any) -> Json:
+        """The job of this name, once it has these fields: `status="completed"`."""
+        return until(
+            lambda: next((job for job in self.jobs(run) if job["name"] == name and has.items() <= job.items()), None),
+            f"job {name} of run {run} has {has}",
+        )
+
+    def log_of(self, job: int) -> str:
+        answer = self.caller.ask("GET", f"{self.path}/actions/jobs/{job}/logs")
+        assert answer.is_success, answer.text
+        return answer.text
+
+    def rerun(self, run: int, job: int) -> httpx.Response:
+        """What Gitea answers to the request to run a job again, and what needs it."""
+        return self.caller.ask("POST", f"{self.path}/actions/runs/{run}/jobs/{job}/rerun")

@@ -1,0 +1,118 @@
+"""Gitea's runner as a process that executes jobs on this machine: its host mode, without containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fakes.gitea.child import a_child, end
+from fakes.gitea.waiting import until
+
+SETTINGS: dict[str, Any] = {
+    "log": {"level": "info"},
+    "runner": {
+        "file": ".runner",
+        "capacity": 1,
+        "fetch_interval": "100ms",
+        "fetch_interval_max": "100ms",
+        "state_report_interval": "500ms",
+        "log_report_interval": "500ms",
+        "log_report_max_latency": "200ms",
+    },
+    "cache": {"enabled": False},  # it would listen on all addresses
+}
+
+
+class GiteaRunner:
+    """`folder` is its home and working directory; `registration` what the server knows it by, once it is registered."""
+
+    def __init__(self, program: Path, folder: Path, url: str, user: str, **changed: Any) -> None:
+        self.folder, self.log = folder, folder / "runner.log"
+        self._program, self._url = program, url
+        self._ids = (pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid) if user else None
+        self._environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+        self._process: subprocess.Popen[bytes] | None = None
+        settings = {**SETTINGS, "runner": {**SETTINGS["runner"], **changed}}
+        (folder / "config.yaml").write_text(json.dumps(settings))  # JSON is YAML
+        self.log.touch()
+        if self._ids:
+            os.chown(folder, *self._ids)
+
+    @property
+    def registration(self) -> dict[str, Any]:
+        """`id`, `uuid`, `name`, `token`, `address`, `labels`, `ephemeral`."""
+        return dict(json.loads((self.folder / ".runner").read_text()))
+
+    def register(self, token: str, name: str, labels: Sequence[str], *, ephemeral: bool = True) -> int:
+        """With labels such as `small:host`. Returns the exit code of the command; what it printed is in the log."""
+        options = [
+            "--no-interactive",
+            "--instance",
+            self._url,
+            "--token",
+            token,
+            "--name",
+            name,
+            "--labels",
+            ",".join(labels),
+        ]
+        return self._to_its_end("register", *options, *(["--ephemeral"] if ephemeral else []))
+
+    def start(self, *options: str) -> None:
+        """Let it wait for jobs; with `--once`, and if it is ephemeral, for one."""
+        self._process = self._child("daemon", *options)
+
+    def wait(self) -> int:
+        """Its exit code."""
+        assert self._process is not None, "the runner has not been started"
+        process = self._process
+        until(lambda: process.poll() is not None, f"the runner ends:\n{self.log.read_text()}")
+        return process.returncode
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None, "the runner has not been started"
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Without a word to the server, and the job with it."""
+        if self._process is not None:
+            end(self._process)
+
+    def _to_its_end(self, *words: str) -> int:
+        process = self._child(*words)
+        try:
+            until(lambda: process.poll() is not None, f"gitea-runner {words[0]} ends:\n{self.log.read_text()}")
+        finally:
+            end(process)
+        return process.returncode
+
+    def _child(self, *words: str) -> subprocess.Popen[bytes]:
+        command = [self._program, "--config", "config.yaml", *words]
+        return a_child(command, self.folder, self.log, self._environ, self._ids)
+
+
+@contextmanager
+def a_gitea_runner(built: Path, url: str, user: str = "", **changed: Any) -> Iterator[GiteaRunner]:
+    """For the server at `url`, not registered. It runs as `user`, or as we do; `changed` are settings of the section
+    `runner` of its config."""
+    folder = Path(tempfile.mkdtemp(prefix="gitea-runner-"))
+    folder.chmod(0o755)
+    program = folder / "gitea-runner"
+    shutil.copy2(built, program)
+    home = folder / "home"
+    home.mkdir()
+    runner = GiteaRunner(program, home, url, user, **changed)
+    try:
+        yield runner
+    finally:
+        runner.kill()
+        shutil.rmtree(folder, ignore_errors=True)

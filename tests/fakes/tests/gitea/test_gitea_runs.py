@@ -1,0 +1,145 @@
+"""Runs, jobs and runners of the real Gitea, and its real runner: what our engine stands on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fakes.gitea.api import GiteaRepository, GiteaScope, GiteaUser, Json
+from fakes.gitea.runner import GiteaRunner
+from fakes.gitea.server import GiteaServer
+from fakes.gitea.waiting import until
+from fakes.tests.gitea.workflows import one_job, waiting
+
+Runners = Callable[..., GiteaRunner]
+
+
+def registered(make: Runners, where: GiteaScope, run: Json) -> GiteaRunner:
+    """An ephemeral runner with the label of the run."""
+    runner = make()
+    labels = [f"run-{run['id']}:host"]
+    assert runner.register(where.registration_token(), "bullpen-1", labels) == 0, runner.log.read_text()
+    return runner
+
+
+def test_a_push_starts_a_run_whose_job_waits_for_a_label_of_this_run_alone(gitea_repository: GiteaRepository) -> None:
+    sha = gitea_repository.push(one_job("true"))
+    run = gitea_repository.run_of(sha)
+    job = gitea_repository.job_that(run["id"], "build")
+    assert (run["event"], run["status"], run["path"]) == ("push", "queued", "check.yaml@refs/heads/main")
+    assert (job["run_id"], job["status"], job["labels"]) == (run["id"], "queued", [f"run-{run['id']}"])
+
+
+def test_an_ephemeral_runner_of_the_repository_executes_the_job_and_is_gone_from_the_list(
+    gitea_repository: GiteaRepository, gitea_runner: Runners
+) -> None:
+    run, _ = waiting(gitea_repository, "echo built by $(id -un)")
+    runner = registered(gitea_runner, gitea_repository, run)
+    (listed,) = gitea_repository.runners()
+    assert (listed["id"], listed["name"], listed["ephemeral"]) == (runner.registration["id"], "bullpen-1", True)
+    assert [label["name"] for label in listed["labels"]] == [f"run-{run['id']}"]
+    runner.start()
+    assert runner.wait() == 0, runner.log.read_text()
+    done = gitea_repository.job_that(run["id"], "build", status="completed")
+    assert (done["conclusion"], done["run_attempt"], done["runner_id"]) == ("success", 1, listed["id"])
+    assert gitea_repository.run(run["id"])["conclusion"] == "success"
+    assert "built by" in gitea_repository.log_of(done["id"])
+    until(lambda: not gitea_repository.runners(), "the runner is gone from the list")
+
+
+@pytest.mark.parametrize("scope", ["organisation", "instance"])
+def test_a_runner_of_a_wider_scope_executes_the_job_too(
+    scope: str, gitea: GiteaServer, gitea_owner: GiteaUser, gitea_runner: Runners
+) -> None:
+    organisation = gitea_owner.add_organisation(f"company-of-{gitea_owner.name}")
+    repository = gitea_owner.add_repository("widgets", f"company-of-{gitea_owner.name}")
+    where = organisation if scope == "organisation" else gitea.admin.instance()
+    run, _ = waiting(repository, "true")
+    runner = registered(gitea_runner, where, run)
+    id = runner.registration["id"]
+    assert id in [one["id"] for one in where.runners()]
+    assert repository.runners() == [], "a repository lists its own"
+    runner.start()
+    assert runner.wait() == 0, runner.log.read_text()
+    done = repository.job_that(run["id"], "build", status="completed")
+    assert (done["conclusion"], done["runner_id"]) == ("success", id)
+    until(lambda: id not in [one["id"] for one in where.runners()], "the runner is gone from the list")
+
+
+def test_the_job_runs_as_the_user_of_the_runner(
+    gitea_repository: GiteaRepository, gitea_runner: Runners, job_user: str
+) -> None:
+    if not job_user:
+        pytest.skip("only root starts processes as another user")
+    run, _ = waiting(gitea_repository, "echo built by $(id -un)")
+    runner = registered(gitea_runner, gitea_repository, run)
+    runner.start()
+    assert runner.wait() == 0
+    job = gitea_repository.job_that(run["id"], "build", status="completed")
+    assert f"built by {job_user}\n" in gitea_repository.log_of(job["id"])
+
+
+def test_a_job_is_run_again_once_its_run_is_done_and_not_before(
+    gitea_repository: GiteaRepository, gitea_runner: Runners
+) -> None:
+    run, job = waiting(gitea_repository, "exit 3")
+    early = gitea_repository.rerun(run["id"], job["id"])
+    assert (early.status_code, early.json()["message"]) == (400, "this workflow run is not done")
+    for attempt in (1, 2):
+        runner = registered(gitea_runner, gitea_repository, run)
+        runner.start()
+        assert runner.wait() == 0, "the runner itself has not failed"
+        done = gitea_repository.job_that(run["id"], "build", status="completed", run_attempt=attempt)
+        assert (done["id"], done["conclusion"]) == (job["id"], "failure")
+        if attempt == 1:
+            again = gitea_repository.rerun(run["id"], job["id"])
+            assert (again.status_code, again.json()["id"], again.json()["status"]) == (201, job["id"], "queued")
+
+
+def test_the_job_of_a_runner_that_was_killed_runs_until_the_server_looks_for_silent_ones(
+    gitea: GiteaServer, gitea_repository: GiteaRepository, gitea_runner: Runners
+) -> None:
+    run, job = waiting(gitea_repository, "echo $$ > $HOME/started; sleep 600")
+    runner = registered(gitea_runner, gitea_repository, run)
+    runner.start()
+    until(lambda: _has_begun(runner.folder), f"the step has begun: {runner.log.read_text()}")
+    runner.kill()
+    assert gitea_repository.job_that(run["id"], "build")["status"] == "in_progress"
+    assert [one["id"] for one in gitea_repository.runners()] == [runner.registration["id"]]
+    assert gitea_repository.rerun(run["id"], job["id"]).status_code == 400
+
+    def is_given_up() -> bool:
+        gitea.admin.run_cron_task("stop_zombie_tasks")
+        return bool(gitea_repository.job_that(run["id"], "build")["status"] == "completed")
+
+    until(is_given_up, "the server has given the job up")
+    lost = gitea_repository.job_that(run["id"], "build")
+    assert (lost["conclusion"], lost["runner_id"]) == ("failure", runner.registration["id"])
+    assert gitea_repository.runners() == []
+    assert gitea_repository.rerun(run["id"], job["id"]).status_code == 201
+    assert gitea_repository.job_that(run["id"], "build")["status"] == "queued"
+
+
+def test_a_runner_without_a_job_ends_when_it_is_told_to_and_stays_in_the_list(
+    gitea_repository: GiteaRepository, gitea_runner: Runners
+) -> None:
+    run, _ = waiting(gitea_repository, "true")
+    runner = gitea_runner()
+    token = gitea_repository.registration_token()
+    assert runner.register(token, "idle", ["another-label:host"]) == 0
+    runner.start()
+    until(lambda: "declare successfully" in runner.log.read_text(), "the runner waits for a job")
+    runner.signal(signal.SIGTERM)
+    assert runner.wait() == 0
+    (left,) = gitea_repository.runners()
+    assert left["name"] == "idle"
+    assert gitea_repository.remove_runner(left["id"]).status_code == 204
+    assert gitea_repository.remove_runner(left["id"]).status_code == 404
+    assert gitea_repository.job_that(run["id"], "build")["status"] == "queued"
+
+
+def _has_begun(folder: Path) -> bool:
+    return (folder / "started").exists()
