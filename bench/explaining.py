@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -52,7 +53,7 @@ async def _filled(home: Path, size: int) -> None:
     now = SystemClock().now()
     async with Database.open(home) as database:
         await fill(database, on_offer("i-0000000000000001", now), size)
-        needs = Settings().requirements("small")
+        needs = replace(Settings().requirements("small"), image_generation=2)
         asked = provisions.absent("p-0000000000000001", WAITER, 3, needs, now + AN_HOUR, 1800.0)
         records = SqliteRecords(database)
         (opened,) = await records.apply(provisions.open_(asked, provisions.Opened(at=now, by=BY)))

@@ -17,6 +17,7 @@ JOB = "https://github.com/acme/widgets/actions/runs/4711/job/99"
         ("p-0000000000000000", "no such instance, provision, job"),
         ("j-0000000000000000", "no such instance, provision, job"),
         ("i-0000000000000000/0a1b2c3d", "no such instance, provision, job"),
+        ("i-" + "0" * 300, "(302 characters): must be at most 256 characters"),
         ("", "must be printable characters without spaces"),
         ("a\x1b[31mb", "must be printable characters without spaces"),
         (JOB, "is a job of GitHub, and this pool runs its own jobs (engines.ci)"),

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from builders import abort, needs, open_provision, pause, running, used_and_on_offer, wait
 from bullpen.config import Limits, ResourceClass, Settings
+from bullpen.errors import ConfigError, NotFound
 from bullpen.explain import why
 from bullpen.explain.plan import plan
 from bullpen.explain.queue import queue as explained_queue
@@ -54,3 +57,13 @@ async def test_what_is_explained_and_planned_leaves_every_byte_of_the_store_as_i
     assert await opened.contents() == before
     await records.apply(pause())
     assert await opened.contents() != before, "a change is seen"
+
+
+@pytest.mark.parametrize("subject", ["x" * 257, "i-" + "é" * 600, "", "a\nb", "i-\udc80", "a\x00b"])
+async def test_what_no_id_can_be_is_refused_before_the_store_is_asked(
+    opened: Opened, records: Records, signals: Signals, workers: Workers, jobs: Jobs, history: History, subject: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"subject .*: must be 1 to 256 printable characters"):
+        await why(opened.ports, SETTINGS, subject)
+    with pytest.raises(NotFound):
+        await why(opened.ports, SETTINGS, "é" * 256)

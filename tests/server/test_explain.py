@@ -37,6 +37,14 @@ async def test_an_unknown_subject_is_a_404_with_a_remedy(tmp_path: Path) -> None
         assert (answer.status_code, bool(answer.json()["remedy"])) == (404, True)
 
 
+@pytest.mark.parametrize("subject", ["x" * 300, "%00", "a%0Ab"])
+async def test_what_no_id_can_be_is_a_400_that_says_what_is_allowed(tmp_path: Path, subject: str) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        answer = await house.ask("GET", f"/v1/why/{subject}", "read")
+        assert (answer.status_code, answer.json()["field"]) == (400, "subject"), answer.text
+
+
 @pytest.mark.parametrize("spelt", [quote(URL, safe=""), URL])
 async def test_the_url_of_a_job_is_a_400_where_the_pool_runs_its_own_jobs(tmp_path: Path, spelt: str) -> None:
     async with a_house(tmp_path) as house:

@@ -6,7 +6,7 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.label import Label, parse
-from bullpen.model.limits import REPOSITORY, RUN_ID_LENGTH, is_run_id, run_id_allowed
+from bullpen.model.limits import REPOSITORY, RUN_ID_LENGTH, SUBJECT_LENGTH, is_run_id, run_id_allowed
 from bullpen.model.workflow_page import parse_page
 from bullpen.settings.redaction import shortened
 from bullpen.settings.workflow_pages import check_page
@@ -50,6 +50,9 @@ def checked_subject(settings: Settings | None, text: str) -> str:
         if not text or not text.isprintable() or " " in text:
             remedy = "Run `bullpen status` to list the instances."
             raise refusal("ID", "must be printable characters without spaces", shortened(text), remedy)
+        if len(text) > SUBJECT_LENGTH:
+            says = f"must be at most {SUBJECT_LENGTH} characters"
+            raise refusal("ID", says, f"{shortened(text)} ({len(text)} characters)")
         return text
     page = parse_page(text)
     if page is None:

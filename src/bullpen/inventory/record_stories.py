@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from bullpen.config import Settings
-from bullpen.errors import NotFound, Refused
+from bullpen.errors import ConfigError, NotFound, Refused
 from bullpen.inventory.instance_views import activities, leaving_at
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import hold, rotation, scale_set, set_session
@@ -11,6 +11,7 @@ from bullpen.model.activity import Activity
 from bullpen.model.hold import Pause
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.job import Job
+from bullpen.model.limits import SUBJECT_LENGTH
 from bullpen.model.provision import Provision
 from bullpen.model.repository import ID_PREFIX, Repository
 from bullpen.model.rotation import Rotation
@@ -19,6 +20,7 @@ from bullpen.model.set_session import SetSession
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
+from bullpen.settings.redaction import shortened
 
 JOBS = 500  # of a run: the first ones
 PROVISIONS = 20  # of a run: the newest
@@ -45,8 +47,13 @@ async def stories(ports: Ports, settings: Settings, subject: str) -> list[Story]
     """The story of an instance, provision, job or worker by id, of a repository, or of a scale set and its session, by
     name, or of all that a run has.
 
-    Raise NotFound.
+    Raise NotFound, and ConfigError for what no id can be.
     """
+    if not 0 < len(subject) <= SUBJECT_LENGTH or not subject.isprintable():  # DynamoDB refuses such a key
+        allowed = f"1 to {SUBJECT_LENGTH} printable characters"
+        raise ConfigError(
+            f"subject {shortened(subject)!r}: must be {allowed}", field="subject", value=subject[:40], allowed=allowed
+        )
     records = await _records(ports, subject)
     live = [id for id, one in records.items() if isinstance(one, Instance) and one.state is not TERMINATED]
     jobs = activities(ports, settings, await ports.signals.read(live)) if settings.on_github and live else {}

@@ -62,6 +62,7 @@ PAGE = 1000  # entries of a list over HTTP: one answer stays below a megabyte
 CLI_PAGE = 10_000  # entries of a list on the command line, which reads the store itself
 NUMBER = 2**53  # the largest whole number that every JSON parser reads exactly
 KEY_LENGTH = 128  # characters of a worker's key
+SUBJECT_LENGTH = 256  # characters of an id that is asked about: the longest, of a repository, has about 160
 
 # ---- what operators do
 
