@@ -122,7 +122,8 @@ async def test_a_rotation_replaces_the_members_that_wait_a_share_of_min_at_a_tim
     async with a_set_world(settings_of(min=least)) as world:
         serve(world)
         old = await waiting(world, least)
-        await rotate(world.ports(), world.settings, "small", operator="ada")
+        (done,) = (await rotate(world.ports(), world.settings, "small", operator="ada")).actions
+        assert done.reason == f"{least} in scale sets: ended once free, as far as their `min` allows"
         seen = []
         while {one.id for one in members(world)} & {*old}:
             seen.append(sum(not one.is_drained for one in members(world)))

@@ -8,6 +8,7 @@ from bullpen.model import rotation as rotations
 from bullpen.model.hold import paused_by
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.rotation import MEMBERS_MOST, Rotation, share_of
+from bullpen.model.set_member import set_of
 from bullpen.operate.outcome import TRIES, OperateOutcome, OperatorDeed, check_class, classes_of
 from bullpen.pool import draining, rotating
 from bullpen.pool.live_instances import every_live
@@ -71,8 +72,10 @@ async def _ask(ports: Ports, name: str, of_class: list[Instance], operator: str)
 
 def _words(of_class: list[Instance], target: int, is_paused: bool) -> str:
     planned = draining.plan_drain(of_class)
-    free, busy = len(planned.ends), len(planned.marks)
+    free, in_sets = len(planned.ends), sum(set_of(one) is not None for one in planned.marks)
+    busy = len(planned.marks) - in_sets
     how = f"replaced, {share_of(target)} at a time, as others take their place" if target else "ended at once"
     said = [f"{free} free: {'left until the resume' if is_paused else how}"] if free else []
     said += [f"{busy} busy: ended once free"] if busy else []
+    said += [f"{in_sets} in scale sets: ended once free, as far as their `min` allows"] if in_sets else []
     return "; ".join(said) or "all of its instances are drained already"
