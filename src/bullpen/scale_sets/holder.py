@@ -73,9 +73,8 @@ class SetHolder:
             return "the CI does not have it any more"
         if self._was_lost:
             return "another process holds it"
-        if trouble := self.listener.trouble():
-            return f"the CI does not answer: {trouble}"
-        return "it is not served any more" if not is_served(self.scale_set) else "its work ended"
+        trouble = self.listener.trouble()
+        return f"the CI does not answer: {trouble}" if trouble else "this process does not serve it any more"
 
     async def run(self) -> None:
         """Hold the set until it is cancelled, lost or missing, or the CI does not answer; then give it up."""
