@@ -137,6 +137,7 @@ async def test_an_agent_takes_runs_and_finishes_a_job(tmp_path: Path) -> None:
         assert (ended["accepted"], ended["job"]["result"]) == (True, "succeeded")
         logs = await house.ask("GET", f"/v1/jobs/{job['id']}/logs")
         assert (logs.text, logs.headers["bullpen-next-offset"]) == ("one\ntwo\n", "8")
+        assert logs.headers["content-type"] == "text/plain; charset=utf-8"
 
 
 async def test_a_job_whose_answer_was_lost_is_given_to_the_same_worker_again(tmp_path: Path) -> None:
