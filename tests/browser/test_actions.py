@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +18,9 @@ from browser.made_pool import MadePool
 from browser.made_server import Answer, MadeServer, made_server
 from browser.stage import PLACES, DashboardView, cli, serving, viewed
 from bullpen.model.ticket import UsageClass
-from bullpen.schema.hold import HoldAnswer, HoldList
+from bullpen.schema.hold import HoldAnswer, HoldList, OperateAnswer, OperatorAction
 from bullpen.schema.plan import PlannedClaim
+from server.served import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -137,43 +138,43 @@ def test_a_provision_with_the_keyboard_alone(chromium: Browser, home: Path) -> N
 @pytest.mark.parametrize("action", ["provision", "pause"])
 def test_an_answer_to_what_was_asked_before_enables_nothing(chromium: Browser, action: str) -> None:
     """The form changes while the preview of what it held before is on its way."""
-    first = [True]
+    form_has_changed = threading.Event()
 
     def late(answer: Any) -> Answer:
+        first = [answer]
+
         def found(_: str) -> Any:
-            if first:
-                first.clear()
-                time.sleep(1.0)
-                return answer
-            return 409, {"code": "conflict", "error": "not so many"}
+            if not first:
+                return 409, {"code": "conflict", "error": "not so many"}
+            assert form_has_changed.wait(PATIENCE)
+            return first.pop()
 
         return found
 
-    many = msgspec.structs.replace(
-        made_answers.PLAN, would_claim=[PlannedClaim("i-1", "small", "c7i.large", UsageClass.SPOT)] * 41
-    )
-    stale: Any = {"dryRun": True, "actions": [{"what": "pause", "subject": "what was asked before", "reason": ""}]}
-    changed: dict[str, Answer] = {"/v1/plan": late(many), "/v1/pause": late(stale)}
+    claims = [PlannedClaim("i-1", "small", "c7i.large", UsageClass.SPOT)] * 41
+    stale = OperateAnswer(True, [OperatorAction("pause", "what was asked before", "")])
+    changed: dict[str, Answer] = {
+        "/v1/plan": late(msgspec.structs.replace(made_answers.PLAN, would_claim=claims)),
+        "/v1/pause": late(stale),
+    }
+    path = "/v1/plan" if action == "provision" else "/v1/pause"
     with shown(chromium, changed) as (view, server, _):
-        if action == "provision":
-            view.go("pools")
-            dialog = dialog_of(view, "Provision…")
-            field, send = view.page.get_by_label("Runners", exact=True), "Provision"
-        else:
-            view.go("control")
-            dialog = dialog_of(view, "Pause…")
-            field, send = view.page.get_by_role("textbox", name="Note"), "Pause"
-            field.fill("7")
-        while not any(path == f"/v1/{'plan' if action == 'provision' else 'pause'}" for _, path, _ in server.asked):
+        view.page.clock.install()
+        view.go("pools" if action == "provision" else "control")
+        dialog = dialog_of(view, "Provision…" if action == "provision" else "Pause…")
+        name = "Runners" if action == "provision" else "Note"
+        field = dialog.get_by_role("spinbutton" if action == "provision" else "textbox", name=name)
+        field.fill("7")
+        while path not in [asked for _, asked, _ in server.asked]:
             view.page.wait_for_timeout(20)
-        view.page.evaluate("""() => {
-            window.seen = [];
-            new MutationObserver(() => window.seen.push(document.querySelector("#dialog").innerText))
-                .observe(document.querySelector("#dialog"), { subtree: true, childList: true, characterData: true });
-        }""")
+        view.page.clock.pause_at(view.page.evaluate("Date.now() / 1000 + 0.05"))  # it asks nothing new for now
         field.fill("99")
+        with view.page.expect_response("**" + path):
+            form_has_changed.set()
+        view.page.wait_for_timeout(300)
+        send = dialog.get_by_role("button", name="Provision" if action == "provision" else "Pause", exact=True)
+        expect(send).to_be_disabled()
+        expect(dialog.get_by_role("status")).to_have_text("What would happenAsking the server.")
+        view.page.clock.resume()
         expect(dialog).to_contain_text("not so many")
-        expect(dialog.get_by_role("button", name=send, exact=True)).to_be_disabled()
-        view.page.wait_for_timeout(1500)  # the answer to the first question is there by now
-        expect(dialog.get_by_role("button", name=send, exact=True)).to_be_disabled()
-        assert not any("41 claimed" in text or "what was asked before" in text for text in view.page.evaluate("seen"))
+        expect(send).to_be_disabled()

@@ -40,9 +40,11 @@ def test_a_wrong_token_is_refused_in_words(chromium: Browser, home: Path) -> Non
     cli(home, "token", "create", "--scope", "read", "--name", "other")
     with serving(home) as server, viewed(chromium, server) as view:
         view.page.goto(server.url)
-        view.page.get_by_label("Token", exact=True).fill("bpo_0123456789abcdef_" + 64 * "0")
-        view.page.get_by_role("button", name="Sign in").click()
-        expect(view.page.locator("#token-error")).to_contain_text("wrong, expired or revoked")
+        for kind, why in (("bpo", "The token is wrong, expired or revoked."), ("bpa", "This is an agent's token")):
+            view.page.get_by_label("Token", exact=True).fill(kind + "_0123456789abcdef_" + 64 * "0")
+            view.page.get_by_role("button", name="Sign in").click()
+            expect(view.page.locator("#token-error")).to_contain_text(why)
+            expect(view.page.locator("#token-error")).to_contain_text("Create one with `bullpen token create`")
 
 
 def test_a_token_that_only_reads_shows_no_button_of_an_action(chromium: Browser, home: Path) -> None:

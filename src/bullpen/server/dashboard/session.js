@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { h, paint } from "./dom.js";
+import { capital } from "./format.js";
 import { command } from "./parts.js";
 
 export const session = { name: "", scope: "", expiresAt: null, open: false };
@@ -48,7 +49,7 @@ export function signIn(entered, why = "") {
       entered();
       return;
     } catch (error) {
-      trouble = error.status === 401 ? "The server does not accept this token: it is wrong, expired or revoked." : error.message;
+      trouble = capital(error.message) + "." + (error.remedy ? " " + error.remedy : "");
     }
     busy = false;
     draw();

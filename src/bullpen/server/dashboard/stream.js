@@ -83,12 +83,8 @@ export class Stream {
     this.head = 0;
   }
 
-  /** One event as the server writes it: a line for its number, its kind, and its data. */
   arrived(text) {
-    const kind = /^event: (.+)$/m.exec(text);
-    const data = /^data: (.+)$/m.exec(text);
-    if (!kind || !data) return; // a comment
-    this.line.push(kind[1], data[1]);
+    this.line.push(text);
     if (!this.busy) {
       this.busy = true;
       this.channel.port2.postMessage(0);
@@ -97,13 +93,7 @@ export class Stream {
 
   slice() {
     const end = performance.now() + SLICE;
-    while (this.head < this.line.length && performance.now() < end) {
-      const kind = this.line[this.head++];
-      const text = this.line[this.head++];
-      this.heard = true;
-      this.onEvent(kind, JSON.parse(text));
-      if (kind === "ready") this.finished();
-    }
+    while (this.head < this.line.length && performance.now() < end) this.take(this.line[this.head++]);
     if (this.head < this.line.length) return this.channel.port2.postMessage(0);
     this.line = [];
     this.head = 0;
@@ -112,6 +102,16 @@ export class Stream {
       clearTimeout(this.quiet);
       this.quiet = setTimeout(() => this.finished(), QUIET);
     }
+  }
+
+  /** One event as the server writes it: a line for its number, its kind, and its data. */
+  take(text) {
+    const kind = /^event: (.+)$/m.exec(text)?.[1];
+    const data = /^data: (.+)$/m.exec(text)?.[1];
+    if (!kind || !data) return; // a comment
+    this.heard = true;
+    this.onEvent(kind, JSON.parse(data));
+    if (kind === "ready") this.finished();
   }
 
   finished() {
