@@ -1,6 +1,7 @@
 """`why` of a job of GitHub, by the URL of its page: GitHub says how it stands, the pool who could serve it."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from bullpen.errors import BullpenError, ConfigError, NotFound, Throttled, Unava
 from bullpen.explain import Explanation, why
 from bullpen.explain.queue import queue
 from bullpen.model.instance import RUNNING
+from bullpen.model.scale_set import RETIRING
 from bullpen.model.ticket import RefusalRule
 from bullpen.model.wait import SubjectKind, WaitCause, WaitKind
+from bullpen.operate.pauses import pause
 from bullpen.ports import Ports
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -119,6 +122,30 @@ async def test_a_job_of_a_set_waits_as_its_supplier_says(settings: Any, fields: 
         assert await cause_of(world, url_of(world, run)) is cause
         waits = (await queue(world.ports(), world.settings)).waits  # GitHub announces no job beyond `max`
         assert {one.cause for one in waits} <= {cause}
+
+
+@pytest.mark.parametrize(("paused", "option"), [("", ""), ("small", " --class small")])
+async def test_a_job_of_a_set_whose_class_is_paused_says_what_to_resume(paused: str, option: str) -> None:
+    async with a_set_world() as world:
+        await pause(world.ports(), world.settings, paused, "a new image", operator="ana")
+        serve(world)
+        run = push(world, lasts=600.0)
+        await asyncio.sleep(30)
+        (one,) = (await explained(world, url_of(world, run))).waits
+        assert one.cause is WaitCause.PAUSED
+        assert "a new image" in one.because
+        assert one.next == f"Run `bullpen resume{option}`."
+
+
+async def test_a_set_that_the_settings_have_no_more_says_what_to_do() -> None:
+    async with a_set_world() as world:
+        serve(world)
+        await asyncio.sleep(5)
+        (known,) = (await world.ports().records.scale_sets()).values()
+        world.memory.tables.scale_sets[known.name] = replace(known, state=RETIRING)
+        (one,) = (await explained(world, SET)).waits
+        assert one.cause is WaitCause.NO_MATCH
+        assert one.next
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,22 @@ can write is decided here: that no process listens at all.
 from datetime import datetime
 
 from bullpen.explain.pool_view import PoolView
-from bullpen.explain.provision_waits import Because
+from bullpen.explain.provision_waits import Because, resume_text
 from bullpen.inventory.sets import listens
+from bullpen.model.hold import Pause
 from bullpen.model.scale_set import READY, RETIRED, RETIRING, ScaleSet
 from bullpen.model.set_session import SetSession, WaitingJob
 from bullpen.model.wait import ExplainedWait, WaitCause, WaitKind, cause_named
 
 START = "Start `bullpen serve`: it listens to the set, and its jobs get runners."
+ASK = "Ask again in a moment: a server decides within seconds what it does about a job."
 NEXT = {
     WaitCause.CAP: "It gets the next runner of the set that is done with its job.",
     WaitCause.NO_CAPACITY: "A server asks for machines again.",
     WaitCause.BOOTING: "The runner registers at GitHub, which gives it the job.",
     WaitCause.GITHUB_OUTAGE: "A server asks GitHub again, and goes on as soon as it answers.",
     WaitCause.GITHUB_LIMIT: "A server goes on when GitHub's limit resets.",
-    WaitCause.PAUSED: "Run `bullpen resume`.",
+    WaitCause.PAUSED: "It has been resumed: a server goes on within seconds.",
     WaitCause.IMAGE_RETIRED: "Build an image with a current runner, and raise image-generation of the class.",
 }
 
@@ -37,7 +39,8 @@ async def explain_sets(view: PoolView, only: str = "") -> list[ExplainedWait]:
             continue
         session = sessions.get(name)
         why = _unserved(view, one, session)
-        jobs = [_of_job(one, job, why) for job in session.waiting] if session is not None else []
+        pause = await view.pause_of(one.rules.resource_class)
+        jobs = [_of_job(one, job, why, pause) for job in session.waiting] if session is not None else []
         found += jobs or ([_of_set(one, session, why)] if why is not None else [])
     return found
 
@@ -45,7 +48,8 @@ async def explain_sets(view: PoolView, only: str = "") -> list[ExplainedWait]:
 def _unserved(view: PoolView, one: ScaleSet, session: SetSession | None) -> Because | None:
     """Why no job of the set gets a runner at all; None if a process listens and GitHub answers."""
     if one.state is RETIRING:
-        return Because(WaitCause.NO_MATCH, "the settings do not have the set any more: it gets no new job")
+        gone = "the settings do not have the set any more: it gets no new job"
+        return Because(WaitCause.NO_MATCH, gone, "Describe it in the settings again, or correct runs-on.")
     if session is None:
         return Because(WaitCause.NO_SERVER, "no `bullpen serve` has listened to the set yet", START)
     if session.failing_since is not None:
@@ -62,9 +66,10 @@ def _unserved(view: PoolView, one: ScaleSet, session: SetSession | None) -> Beca
     return None
 
 
-def _of_job(one: ScaleSet, job: WaitingJob, unserved: Because | None) -> ExplainedWait:
+def _of_job(one: ScaleSet, job: WaitingJob, unserved: Because | None, pause: Pause | None) -> ExplainedWait:
     cause = cause_named(job.cause)
-    why = unserved or Because(cause, job.why or "no runner has taken it yet", NEXT.get(cause, ""))
+    then = resume_text(pause) if pause is not None and cause is WaitCause.PAUSED else NEXT.get(cause, ASK)
+    why = unserved or Because(cause, job.why or "no runner has taken it yet", then)
     named = f"job {job.name} of run {job.run}" if job.run else "a job that no message named"
     return _wait(one, named, WaitKind.JOB, job.since, why, job)
 
