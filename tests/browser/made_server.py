@@ -39,6 +39,10 @@ class MadeServer:
         for watcher in list(self._watchers):
             watcher.put((kind, data))
 
+    def watching(self) -> int:
+        """Streams that are open."""
+        return len(self._watchers)
+
     def cut(self) -> None:
         """End every stream."""
         for watcher in list(self._watchers):

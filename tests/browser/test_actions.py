@@ -20,7 +20,7 @@ from browser.stage import PLACES, DashboardView, cli, serving, viewed
 from bullpen.model.ticket import UsageClass
 from bullpen.schema.hold import HoldAnswer, HoldList, OperateAnswer, OperatorAction
 from bullpen.schema.plan import PlannedClaim
-from server.served import PATIENCE
+from server.served import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
@@ -165,8 +165,7 @@ def test_an_answer_to_what_was_asked_before_enables_nothing(chromium: Browser, a
         name = "Runners" if action == "provision" else "Note"
         field = dialog.get_by_role("spinbutton" if action == "provision" else "textbox", name=name)
         field.fill("7")
-        while path not in [asked for _, asked, _ in server.asked]:
-            view.page.wait_for_timeout(20)
+        until(lambda: path in [asked for _, asked, _ in server.asked])
         view.page.clock.pause_at(view.page.evaluate("Date.now() / 1000 + 0.05"))  # it asks nothing new for now
         field.fill("99")
         with view.page.expect_response("**" + path):

@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, expect
 from browser import made_answers
 from browser.made_pool import MadePool
 from browser.made_server import MadeServer, made_server
-from browser.stage import viewed
+from browser.stage import DashboardView, viewed
+from server.served import until
 
 pytestmark = pytest.mark.slow
 REFUSED = (503, {"code": "unavailable", "error": "the server cannot read its tokens; see its log"})
@@ -89,3 +90,27 @@ def test_a_log_out_that_the_server_cannot_note_is_no_silent_success(chromium: Br
         expect(dialog).to_contain_text("Revoke the token")
         dialog.get_by_role("button", name="Close").last.click()
         expect(dialog).to_be_hidden()
+
+
+def test_a_page_out_of_sight_gives_its_connection_back(chromium: Browser, server: MadeServer) -> None:
+    def turn(view: DashboardView, hidden: str) -> None:
+        view.page.evaluate(
+            "hidden => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });"
+            " document.dispatchEvent(new Event('visibilitychange')); }",
+            hidden == "hidden",
+        )
+
+    with viewed(chromium, server) as view:
+        view.page.clock.install()
+        view.go("instances")
+        turn(view, "hidden")
+        view.page.clock.fast_forward(5_000)
+        turn(view, "seen")  # a glance at another page
+        view.page.clock.fast_forward(5_000)
+        assert server.streams == 1
+        turn(view, "hidden")
+        view.page.clock.fast_forward(25_000)
+        until(lambda: not server.watching())
+        turn(view, "seen")
+        expect(view.page.locator("#sign")).to_have_text("Live")
+        assert (server.streams, server.watching()) == (2, 1)

@@ -19,6 +19,7 @@ import * as themes from "./themes.js";
 const REDRAW_EVERY = 250; // milliseconds: what is not a long list is drawn this often at most
 const STATUS_EVERY = 5; // seconds
 const SELDOM = 15; // seconds
+const RESTS_AFTER = 20000; // milliseconds out of sight
 const scrolled = new Map(); // address → how far its page was scrolled
 
 const $ = (id) => document.getElementById(id);
@@ -28,6 +29,7 @@ let watched = [];
 let drawing = 0;
 let drawnAt = 0;
 let troubled = "";
+let resting = 0;
 
 const stream = new Stream({
   event: (kind, data) => (kind === "holds" ? (shared.holds = data.holds) : store.take(kind, data)),
@@ -82,6 +84,15 @@ function route() {
   draw();
   if (back && scrolled.has(here)) $("main").scrollTop = scrolled.get(here);
   else $("main").scrollTop = 0;
+}
+
+/** A page that is not looked at gives its connection back: a browser has six for a server, and each open stream takes
+    one, so that the seventh page would wait for ever. */
+function seen() {
+  clearTimeout(resting);
+  if (!page || connection.ended) return;
+  if (document.hidden) resting = setTimeout(() => stream.close(), RESTS_AFTER);
+  else if (!stream.stop) stream.retry();
 }
 
 function redraw() {
@@ -192,6 +203,7 @@ async function start() {
   find.setUp();
   keys.setUp({ theme: themes.next, help: actions.help, page: () => page });
   api.listen({ unauthenticated: checkSession });
+  document.addEventListener("visibilitychange", seen);
   addEventListener("offline", () => stream.lost());
   addEventListener("online", () => connection.state === "lost" && page && !connection.ended && stream.retry());
   $("theme").addEventListener("click", themes.next);
