@@ -14,7 +14,7 @@ from itertools import islice
 
 from bullpen.config import ResourceClass
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.instance import CLAIMED, CREATED, IDLE, TERMINATED, Instance
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, Instance
 from bullpen.model.scale_set import set_of_run_id
 from bullpen.model.ticket import RefusalRule, Requirements, detail_of, refused_by
 from bullpen.model.wait import Candidate, WaitCause, by_count
@@ -25,7 +25,6 @@ MOST = 200  # candidates that are listed
 
 ORDER = (RefusalRule.FITS, RefusalRule.CLEANING, RefusalRule.BOOTING)
 """Listed first: what serves the run soonest."""
-LISTED_LAST = (RefusalRule.TAKEN, RefusalRule.ENDING)
 
 CAUSES = {
     RefusalRule.TRUST_DOMAIN: WaitCause.TRUST_DOMAIN,
@@ -57,7 +56,7 @@ class Judged:
         """What serves the run soonest comes first."""
         if self.rule in ORDER:
             return ORDER.index(self.rule), not self.on_offer
-        return len(ORDER) + (2 if self.rule in LISTED_LAST else 0), not self.on_offer
+        return len(ORDER) + (self.rule is RefusalRule.TAKEN), not self.on_offer
 
     def candidates(self) -> Iterator[Candidate]:
         return (Candidate(one.id, one.state, self.rule, self._detail(one)) for one in self.instances)
@@ -140,7 +139,7 @@ def alike(some: Iterable[Instance], now: datetime) -> Alike:
 def _traits(one: Instance, now: datetime) -> Hashable:
     """What the rules look at."""
     if not (one.is_claimable or one.is_pending):
-        return one.state is TERMINATED
+        return None
     is_over = one.is_claimable and one.threshold <= now
     size = one.instance_type, one.cpu, one.mem
     return one.state, one.is_claimable, is_over, one.usage_class, size, one.trust_domain, one.image_generation
@@ -155,8 +154,6 @@ def judged_for(
 
 def _judged(group: tuple[Instance, ...], needs: Requirements, kind: ResourceClass | None, now: datetime) -> Judged:
     one = group[0]
-    if one.state is TERMINATED:
-        return Judged(group, RefusalRule.ENDING, False, needs)
     if not (one.is_claimable or one.is_pending):
         return Judged(group, RefusalRule.TAKEN, False, needs)
     cpu, mem = (kind.cpu, kind.mem) if kind is not None else (0, 0)

@@ -179,12 +179,10 @@ class RefusalRule(StrEnum):
     TAKEN = "taken"  # it belongs to another run
     OCCUPIED = "occupied"  # it belongs to this run, and executes a job
     STARTING = "starting"  # it belongs to this run, and is not ready yet
-    NO_RUN = "no-run"  # it belongs to no run, and a job needs one of its own run
     CAPABILITY = "capability"
     AVOIDED = "avoided"  # the job was lost or failed there
     SILENT = "silent"
     LEAVING = "leaving"  # its machine is about to be taken away
-    ENDING = "ending"
 
 
 DROPPED_BY = (RefusalRule.EXPIRED, RefusalRule.OTHER_CLASS, RefusalRule.CLASS_SIZE, RefusalRule.IMAGE_RETIRED)

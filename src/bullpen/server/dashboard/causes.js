@@ -41,10 +41,8 @@ export const RULES = {
   taken: "serves another run",
   occupied: "executes a job of this run",
   starting: "belongs to this run and is not ready yet",
-  "no-run": "belongs to no run",
   capability: "lacks a capability",
   avoided: "lost or failed this job before",
   silent: "is silent",
   leaving: "is about to be taken away",
-  ending: "is being ended",
 };
