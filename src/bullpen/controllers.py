@@ -76,7 +76,7 @@ class ControllerCounts:
     braked: int = 0
 
     def note(self, done: LivenessPass) -> None:
-        self.leases_lost += len(done.sweep.lost)
+        self.leases_lost += done.sweep.unexpected
         self.workers_cleaned_up += done.sweep.cleaned
         self.jobs_rescheduled += len(done.rescheduling.requeued)
         self.jobs_given_up += len(done.rescheduling.given_up)

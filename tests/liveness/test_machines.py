@@ -1,7 +1,9 @@
 """Machines of lost workers: which are kept, which are ended, what waits for that; jobs without any runner left."""
 
 import asyncio
+from dataclasses import replace
 
+from builders import expire
 from bullpen.engines.memory import Failure, Rates
 from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.model.worker import CLEANED_UP, WorkerFate
@@ -22,6 +24,20 @@ async def test_a_mute_worker_keeps_its_machine_and_may_come_back() -> None:
     assert crew.worker().fate is WorkerFate.KEEP
     assert crew.memory.tables.instances["i-1"].state is RUNNING
     assert (await crew.answered()).resurrected
+
+
+async def test_only_workers_of_instances_that_the_pool_has_not_ended_are_lost_unexpectedly() -> None:
+    """One instance is ended by the pool, the machine of one vanishes, the agent of one falls silent."""
+    crew = Crew()
+    keys = ("i-1", "i-2", "i-3")
+    for id in keys:
+        await crew.machine(id)
+        await crew.beats(id, instance_id=id)
+    await crew.ports.records.apply(expire(crew.memory.tables.instances["i-1"]))
+    crew.memory.yard.sightings["i-2"] = replace(crew.memory.yard.sightings["i-2"], alive=False)
+    done = await passes(crew.liveness(), 60)
+    assert {key for one in done for key in one.sweep.lost} == set(keys)
+    assert sum(one.sweep.unexpected for one in done) == 2
 
 
 async def test_a_job_with_side_effects_waits_until_its_machine_is_gone() -> None:

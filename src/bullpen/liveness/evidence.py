@@ -38,6 +38,11 @@ class Evidence:
         forgotten = self.sightings is not None and instance_id not in self.sightings and not known
         return bool(instance_id) and (forgotten or self.is_gone(instance_id))
 
+    def was_ended(self, instance_id: str) -> bool:
+        """True if the pool itself has ended it: that its worker is silent is no news."""
+        record = self.instances.get(instance_id)
+        return self.is_ending(instance_id) and (record is None or record.state is TERMINATED)
+
     def live_record(self, instance_id: str) -> Instance | None:
         record = self.instances.get(instance_id)
         return record if record is not None and record.state in LIVE else None

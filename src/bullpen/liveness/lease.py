@@ -53,11 +53,13 @@ PURGE_EVERY = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What one pass did. `alarms` are sentences for an operator."""
+    """What one pass did. `unexpected` are those of the lost whose instances the pool has not ended itself. `alarms` are
+    sentences for an operator."""
 
     rearmed: int = 0
     suspects: int = 0
     lost: tuple[str, ...] = ()
+    unexpected: int = 0
     braked: int = 0  # confirmed, and left for later by the brake
     held: bool = False
     cleaned: int = 0
@@ -98,7 +100,7 @@ class Sweeper:
         confirmed = self._stillness.confirmed(silent, asyncio.get_running_loop().time())
         held = _is_held(stored)
         lost: list[str] = []
-        braked = 0
+        unexpected = braked = 0
         if confirmed or held:
             seen = await evidence.gather(ports, [one.instance_id for one in silent])
             explained = [one for one in silent if seen.is_ending(one.instance_id)]
@@ -107,10 +109,12 @@ class Sweeper:
             guard = Protection(self._rules, judged, flooded=len(suspects) >= page)
             held = await protection.hold_or_lift(ports, guard, stored, mute, now)
             lost, braked = await self._give_up(confirmed, seen, guard, stored, held, now)
+            unexpected = sum(one.id in lost and not seen.was_ended(one.instance_id) for one in confirmed)
         return Sweep(
             rearmed=rearmed,
             suspects=len(silent),
             lost=tuple(lost),
+            unexpected=unexpected,
             braked=braked,
             held=held,
             cleaned=await self._clean_up(now),

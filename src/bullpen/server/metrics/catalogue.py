@@ -98,7 +98,11 @@ FAMILIES = (
     ),
     # ---- this process
     _process("heartbeats_total", "Heartbeats received, by result.", "result", kind=COUNTER),
-    _process("leases_lost_total", "Workers that this server declared lost.", kind=COUNTER),
+    _process(
+        "leases_lost_total",
+        "Workers that this server declared lost, except those of instances that the pool has ended.",
+        kind=COUNTER,
+    ),
     _process("leases_resurrected_total", "Lost workers that beat again at this server.", kind=COUNTER),
     _process("leases_suspect", "Workers past their lease, in the last sweep."),
     _process("leases_braked", "Silent workers that only the brake keeps from being declared lost, in the last sweep."),
