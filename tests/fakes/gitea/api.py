@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 from fakes.gitea.waiting import until
 
 Json = dict[str, Any]
+NUMBERS = itertools.count(1)
 EVENTS = ("workflow_job", "workflow_run")
 
 
@@ -66,7 +68,7 @@ class GiteaUser:
 
     def with_scopes(self, *scopes: str) -> GiteaCaller:
         """With a new token that has them: `write:repository`, `read:user`, `all`; a token is made with the password."""
-        body = {"name": "-".join(("token", *scopes)).replace(":", "-"), "scopes": list(scopes)}
+        body = {"name": f"token {next(NUMBERS)}", "scopes": list(scopes)}  # names are unique
         made = self._with_password.post(f"/users/{self.name}/tokens", body)
         return GiteaCaller(self._http, made["sha1"])
 

@@ -31,7 +31,7 @@ NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def gitea(gitea_program: Path) -> Iterator[GiteaServer]:
-    with serving_gitea(gitea_program, lost_after=LOST_AFTER) as server:
+    with serving_gitea(gitea_program, lost_after=LOST_AFTER, queue="channel") as server:
         yield server
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -14,8 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from fakes.gitea.child import a_child, end
-from fakes.gitea.waiting import until
+from fakes.gitea.waiting import PATIENCE, until
 
 SETTINGS: dict[str, Any] = {
     "log": {"level": "info"},
@@ -51,6 +54,19 @@ class GiteaRunner:
     def registration(self) -> dict[str, Any]:
         """`id`, `uuid`, `name`, `token`, `address`, `labels`, `ephemeral`."""
         return dict(json.loads((self.folder / ".runner").read_text()))
+
+    @property
+    def task(self) -> int:
+        """The id of the last job that it has taken, in the words of the server and its runners. The API has another."""
+        return int(re.findall(r"task (\d+) repo", self.log.read_text())[-1])
+
+    def ask(self, method: str, body: Any) -> httpx.Response:
+        """What the server answers to a call with the credentials of this runner, such as `UpdateTask`."""
+        known = self.registration
+        headers = {"x-runner-uuid": known["uuid"], "x-runner-token": known["token"]}
+        url = f"{self._url}/api/actions/runner.v1.RunnerService/{method}"
+        with httpx.Client(trust_env=False, timeout=PATIENCE) as client:
+            return client.post(url, json=body, headers=headers)
 
     def register(self, token: str, name: str, labels: Sequence[str], *, ephemeral: bool = True) -> int:
         """With labels such as `small:host`. Returns the exit code of the command; what it printed is in the log."""

@@ -56,6 +56,8 @@ DISABLE_REGISTRATION = true
 DEFAULT_BRANCH = main
 [webhook]
 ALLOWED_HOST_LIST = loopback
+[queue]
+TYPE = {queue}
 [indexer]
 ISSUE_INDEXER_TYPE = db
 [log]
@@ -70,9 +72,15 @@ RUN_AT_START = false
 
 
 class GiteaServer:
-    """`url` is where it listens, also after it has started again; `admin` asks its API as its administrator."""
+    """`url` is where it listens, also after it has started again; `admin` asks its API as its administrator.
 
-    def __init__(self, folder: Path, program: Path, *, actions: bool = True, lost_after: str = "10m") -> None:
+    With the `queue` that is Gitea's default, what waits in it survives a kill, and is looked for every two seconds: a
+    push becomes a run, and a step of a job becomes a webhook, that much later. With "channel" both happen at once.
+    """
+
+    def __init__(
+        self, folder: Path, program: Path, *, actions: bool = True, lost_after: str = "10m", queue: str = "level"
+    ) -> None:
         self.url = f"http://127.0.0.1:{(port := a_free_port())}"
         self.log = folder / "server.log"
         self._program = program
@@ -90,6 +98,7 @@ class GiteaServer:
                 port=port,
                 actions=str(actions).lower(),
                 lost_after=lost_after,
+                queue=queue,
                 long_after=LONG_AFTER,
             )
         )

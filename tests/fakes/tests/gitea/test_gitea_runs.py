@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from fakes.gitea.api import GiteaRepository, GiteaScope, GiteaUser, Json
-from fakes.gitea.runner import GiteaRunner
+from fakes.gitea.api import GiteaRepository, GiteaUser
 from fakes.gitea.server import GiteaServer
 from fakes.gitea.waiting import until
-from fakes.tests.gitea.workflows import one_job, waiting
-
-Runners = Callable[..., GiteaRunner]
-
-
-def registered(make: Runners, where: GiteaScope, run: Json) -> GiteaRunner:
-    """An ephemeral runner with the label of the run."""
-    runner = make()
-    labels = [f"run-{run['id']}:host"]
-    assert runner.register(where.registration_token(), "bullpen-1", labels) == 0, runner.log.read_text()
-    return runner
+from fakes.tests.gitea.workflows import Runners, one_job, registered, waiting
 
 
 def test_a_push_starts_a_run_whose_job_waits_for_a_label_of_this_run_alone(gitea_repository: GiteaRepository) -> None:
@@ -99,28 +86,17 @@ def test_a_job_is_run_again_once_its_run_is_done_and_not_before(
             assert (again.status_code, again.json()["id"], again.json()["status"]) == (201, job["id"], "queued")
 
 
-def test_the_job_of_a_runner_that_was_killed_runs_until_the_server_looks_for_silent_ones(
-    gitea: GiteaServer, gitea_repository: GiteaRepository, gitea_runner: Runners
+def test_a_runner_that_is_disabled_takes_no_job_until_it_is_enabled(
+    gitea_repository: GiteaRepository, gitea_runner: Runners
 ) -> None:
-    run, job = waiting(gitea_repository, "echo $$ > $HOME/started; sleep 600")
+    run, _ = waiting(gitea_repository, "true")
     runner = registered(gitea_runner, gitea_repository, run)
-    runner.start()
-    until(lambda: _has_begun(runner.folder), f"the step has begun: {runner.log.read_text()}")
-    runner.kill()
+    path = f"{gitea_repository.path}/actions/runners/{runner.registration['id']}"
+    assert gitea_repository.caller.call("PATCH", path, {"disabled": True})["disabled"] is True
+    assert runner.ask("FetchTask", {"tasksVersion": 0}).json().keys() == {"tasksVersion"}
+    gitea_repository.caller.call("PATCH", path, {"disabled": False})
+    assert runner.ask("FetchTask", {"tasksVersion": 0}).json().keys() == {"task", "tasksVersion"}
     assert gitea_repository.job_that(run["id"], "build")["status"] == "in_progress"
-    assert [one["id"] for one in gitea_repository.runners()] == [runner.registration["id"]]
-    assert gitea_repository.rerun(run["id"], job["id"]).status_code == 400
-
-    def is_given_up() -> bool:
-        gitea.admin.run_cron_task("stop_zombie_tasks")
-        return bool(gitea_repository.job_that(run["id"], "build")["status"] == "completed")
-
-    until(is_given_up, "the server has given the job up")
-    lost = gitea_repository.job_that(run["id"], "build")
-    assert (lost["conclusion"], lost["runner_id"]) == ("failure", runner.registration["id"])
-    assert gitea_repository.runners() == []
-    assert gitea_repository.rerun(run["id"], job["id"]).status_code == 201
-    assert gitea_repository.job_that(run["id"], "build")["status"] == "queued"
 
 
 def test_a_runner_without_a_job_ends_when_it_is_told_to_and_stays_in_the_list(
@@ -139,7 +115,3 @@ def test_a_runner_without_a_job_ends_when_it_is_told_to_and_stays_in_the_list(
     assert gitea_repository.remove_runner(left["id"]).status_code == 204
     assert gitea_repository.remove_runner(left["id"]).status_code == 404
     assert gitea_repository.job_that(run["id"], "build")["status"] == "queued"
-
-
-def _has_begun(folder: Path) -> bool:
-    return (folder / "started").exists()
