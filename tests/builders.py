@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from bullpen.model import hold as holds
 from bullpen.model import instance as instances
+from bullpen.model import pause as pauses
 from bullpen.model import provision as provisions
 from bullpen.model import repository as repositories
 from bullpen.model import rotation as rotations
 from bullpen.model.fleet import FleetPlan
-from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
 from bullpen.model.rotation import Rotation
@@ -292,12 +292,12 @@ def committed(provision_id: str = "p-1", members: tuple[str, ...] = ("i-1",)) ->
 
 
 def pause(one: Pause | None = None, resource_class: str = "", note: str = "image is broken") -> Change[Pause]:
-    event = holds.PoolPaused(at=NOW, by=BY, why=note, note=note, operator="ada")
-    return holds.pause(one or holds.absent(resource_class), event)
+    event = pauses.PoolPaused(at=NOW, by=BY, why=note, note=note, operator="ada")
+    return pauses.pause(one or pauses.absent(resource_class), event)
 
 
 def resume(one: Pause) -> Change[Pause]:
-    return holds.resume(one, holds.PoolResumed(at=NOW, by=BY))
+    return pauses.resume(one, pauses.PoolResumed(at=NOW, by=BY))
 
 
 def rotate(*members: str, resource_class: str = "small", rotation: Rotation | None = None) -> Change[Rotation]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from bullpen.model import (
     control,
-    hold,
     instance,
     job,
+    pause,
     provision,
     repository,
     rotation,
@@ -163,7 +163,7 @@ def machines() -> dict[str, str]:
         set_member: (SET_MEMBERS, _set_member_samples()),
         set_session: (SET_SESSIONS, _set_session_samples()),
         repository: (REPOSITORIES, _repository_samples()),
-        hold: (PAUSES, _pause_samples()),
+        pause: (PAUSES, _pause_samples()),
         rotation: (ROTATIONS, _rotation_samples()),
     }
     words: dict[Any, Words] = {set_session: WORDS | WORDS_OF_SESSIONS, set_member: WORDS | WORDS_OF_MEMBERS}

@@ -38,9 +38,9 @@ from bullpen.schema.cost import (
     OwnersAnswer,
     OwnerSeconds,
 )
-from bullpen.schema.hold import HoldList, OperateAnswer, OperatorAction
 from bullpen.schema.instance import InstanceList
 from bullpen.schema.job import JobAnswer
+from bullpen.schema.pause import OperateAnswer, OperatorAction, PauseList
 from bullpen.schema.plan import PlanAnswer, PlannedCap, PlannedClaim, PlannedLaunch, PlannedTarget
 from bullpen.schema.queue import LatencyAnswer, QueueAnswer
 from bullpen.schema.run import RunAnswer, RunPage, RunSummary
@@ -73,7 +73,7 @@ def answers(pool: MadePool, **others: Answer) -> Mapping[str, Answer]:
         "/v1/why/": lambda path: _why(pool, path.rpartition("/")[2]),
         "/v1/workers": _workers(pool),
         "/v1/queue": _queue(pool),
-        "/v1/holds": HoldList([]),
+        "/v1/pauses": PauseList([]),
         "/v1/plan": PLAN,
         "/v1/pause": OperateAnswer(True, [OperatorAction("pause", "the pool", "no new claims and launches")]),
         "/v1/drain": OperateAnswer(True, [OperatorAction("drain", "i-1", "its run keeps it until it is released")]),
@@ -373,7 +373,7 @@ def made_control(pool: MadePool) -> Mapping[str, Answer]:
             more_debts=False,
             hold="",
             protection=pool.status.controls,
-            holds=[],
+            pauses=[],
             rate_limits=[
                 RateLimitAnswer("core", 5000, 3812, pool.after(1080)),
                 RateLimitAnswer("graphql", 5000, 4988, pool.after(1080)),

@@ -18,7 +18,7 @@ from browser.made_pool import MadePool
 from browser.made_server import Answer, MadeServer, made_server
 from browser.stage import PLACES, DashboardView, cli, serving, viewed
 from bullpen.model.ticket import UsageClass
-from bullpen.schema.hold import HoldAnswer, HoldList, OperateAnswer, OperatorAction
+from bullpen.schema.pause import OperateAnswer, OperatorAction, PauseAnswer, PauseList
 from bullpen.schema.plan import PlannedClaim
 from server.served import PATIENCE, until
 
@@ -42,13 +42,13 @@ def dialog_of(view: DashboardView, button: str) -> Locator:
 
 @pytest.mark.parametrize("scope", ["read", "operate", "admin"])
 def test_only_who_may_operate_has_the_actions(chromium: Browser, scope: str) -> None:
-    hold = HoldAnswer("large", "the image breaks npm", "2026-11-19T05:00:00Z", "ann")
-    held = HoldList([hold])
+    pause = PauseAnswer("large", "the image breaks npm", "2026-11-19T05:00:00Z", "ann")
+    held = PauseList([pause])
     control: Any = made_answers.made_control(MadePool())["/v1/control"]
     changed: dict[str, Answer] = {
         "/v1/session": {**made_answers.SESSION, "scope": scope},
-        "/v1/holds": held,
-        "/v1/control": msgspec.structs.replace(control, holds=[hold]),
+        "/v1/pauses": held,
+        "/v1/control": msgspec.structs.replace(control, pauses=[pause]),
     }
     with shown(chromium, changed) as (view, _, pool):
         instance = next(one.id for one in pool.instances.values() if one.run_id == made_answers.RUN)
@@ -91,15 +91,15 @@ def test_an_instance_is_drained_and_a_class_paused_and_resumed_from_the_page(chr
         view.page.get_by_role("textbox", name="Note").fill("the image breaks npm")
         view.page.get_by_label("What", exact=True).select_option("small")
         expect(dialog).to_contain_text("pause class small")
-        assert cli(home, "status")["holds"] == []
+        assert cli(home, "status")["pauses"] == []
         dialog.get_by_role("button", name="Pause", exact=True).click()
         view.see("Class small is paused: the image breaks npm.")
-        assert [one["resourceClass"] for one in cli(home, "status")["holds"]] == ["small"]
+        assert [one["resourceClass"] for one in cli(home, "status")["pauses"]] == ["small"]
         dialog = dialog_of(view, "Resume…")
         expect(dialog).to_contain_text("class small")
         dialog.get_by_role("button", name="Resume", exact=True).click()
         expect(view.page.get_by_role("button", name="Resume…")).to_have_count(0)
-        assert cli(home, "status")["holds"] == []
+        assert cli(home, "status")["pauses"] == []
 
 
 def is_drained(home: Path) -> bool:

@@ -12,7 +12,7 @@ from browser import made_answers
 from browser.made_pool import MadePool
 from browser.made_server import MadeServer, made_server
 from browser.stage import PLACES, viewed
-from bullpen.schema.hold import HoldAnswer, HoldList
+from bullpen.schema.pause import PauseAnswer, PauseList
 
 pytestmark = pytest.mark.slow
 HOSTILE = """"'><img src=x onerror=window.hit=1><script>window.hit=1</script><svg onload=window.hit=1>&amp;"""
@@ -52,7 +52,7 @@ def hostile(value: Any, key: str = "") -> Any:
 def test_what_others_write_is_text_on_every_page(chromium: Browser) -> None:
     pool = MadePool()
     answers: dict[str, Any] = dict(made_answers.answers(pool))
-    answers["/v1/holds"] = HoldList([HoldAnswer("large", "why", "2026-11-19T05:00:00Z", "ann")])
+    answers["/v1/pauses"] = PauseList([PauseAnswer("large", "why", "2026-11-19T05:00:00Z", "ann")])
 
     def changed(answer: Any) -> Any:
         if callable(answer):

@@ -17,7 +17,7 @@ from browser.stage import DashboardView, viewed
 from bullpen.schema.cost import AmountAnswer
 
 pytestmark = pytest.mark.slow
-NEWER = ["queue", "plan", "holds", "control", "cost", "cost/hours", "activity", "series"]
+NEWER = ["queue", "plan", "pauses", "control", "cost", "cost/hours", "activity", "series"]
 
 
 @contextmanager

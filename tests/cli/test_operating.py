@@ -23,7 +23,7 @@ def test_a_pause_is_shown_by_status_until_the_resume(bullpen: CommandLine) -> No
     )
     shown = bullpen("status").out
     assert re.search(rf"^large +{getpass.getuser()} +\d+s ago +{NOTE}$", shown, re.M), shown
-    assert bullpen("status", "--json").answer["holds"][0]["note"] == NOTE
+    assert bullpen("status", "--json").answer["pauses"][0]["note"] == NOTE
     assert "nothing to do: it is paused with this note" in bullpen("pause", "--class", "large", "--note", NOTE).out
     assert bullpen("resume", "--class", "large").out.startswith("resume  class large  provisions start again")
     assert "PAUSED" not in bullpen("status").out

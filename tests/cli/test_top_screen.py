@@ -17,8 +17,8 @@ from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.model.instance import CLAIMED, RUNNING
 from bullpen.model.wait import WaitCause, WaitKind
-from bullpen.schema.hold import HoldAnswer
 from bullpen.schema.instance import InstanceAnswer
+from bullpen.schema.pause import PauseAnswer
 from bullpen.schema.queue import QueueAnswer
 from bullpen.schema.status import PoolAnswer, PoolStatus, pool_status_of
 from bullpen.schema.why import WaitAnswer
@@ -101,8 +101,8 @@ def test_the_waits_show_the_cause_of_each_once_it_is_known() -> None:
 
 
 def test_a_pause_is_named_in_the_first_line() -> None:
-    holds = [HoldAnswer("", "broken image", None, "ops"), HoldAnswer("large", "", None, "ops")]
-    top = a_screen(msgspec.structs.replace(a_pool(), holds=holds))
+    pauses = [PauseAnswer("", "broken image", None, "ops"), PauseAnswer("large", "", None, "ops")]
+    top = a_screen(msgspec.structs.replace(a_pool(), pauses=pauses))
     assert lines(top)[0] == "2 runs, 2 instances, 1 at a cap  PAUSED: whole pool, large  /srv/pool"
 
 

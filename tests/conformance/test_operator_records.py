@@ -6,7 +6,7 @@ import pytest
 
 from builders import finish_rotation, open_provision, pause, resume, rotate, wait
 from bullpen.errors import Conflict
-from bullpen.model.hold import Pause
+from bullpen.model.pause import Pause
 from bullpen.model.transition import Check, Guard
 from bullpen.ports import Records
 

@@ -7,9 +7,9 @@ import pytest
 
 from bullpen.model import (
     control,
-    hold,
     instance,
     job,
+    pause,
     provision,
     repository,
     rotation,
@@ -22,7 +22,7 @@ from diagrams import machines, render
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/state-machines.md"
-MODULES = (instance, provision, worker, job, control, scale_set, set_member, set_session, repository, hold, rotation)
+MODULES = (instance, provision, worker, job, control, scale_set, set_member, set_session, repository, pause, rotation)
 
 
 def test_the_published_page_is_what_the_transitions_render() -> None:

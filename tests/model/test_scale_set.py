@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from builders import later
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.model import hold, limits, repository, rotation, set_session
 from bullpen.model import label as labels
+from bullpen.model import limits, repository, rotation, set_session
+from bullpen.model import pause as pauses
 from bullpen.model import scale_set as sets
 from bullpen.model.scale_set import ABSENT, READY, RETIRED, RETIRING, STEPS, WANTED, ScaleSet, SetDebt, SetRepository
 from bullpen.model.transition import Change, Debt
@@ -69,7 +70,7 @@ def test_no_set_has_the_label_of_a_workflow_run(name: str) -> None:
 
 
 def test_no_run_and_no_worker_has_the_id_of_another_record() -> None:
-    prefixes = (sets.ID_PREFIX, set_session.ID_PREFIX, repository.ID_PREFIX, hold.ID_PREFIX, rotation.ID_PREFIX)
+    prefixes = (sets.ID_PREFIX, set_session.ID_PREFIX, repository.ID_PREFIX, pauses.ID_PREFIX, rotation.ID_PREFIX)
     assert prefixes == limits.RESERVED
     assert all(prefix in limits.NOT_RESERVED for prefix in limits.RESERVED)
     assert not any(limits.is_run_id(f"{prefix}{NAME}") for prefix in limits.RESERVED)

@@ -8,8 +8,8 @@ import pytest
 
 from bullpen.errors import ConfigError, NotFound
 from bullpen.model import instance as instances
-from bullpen.model.hold import pause_key
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
+from bullpen.model.pause import pause_key
 from bullpen.model.ticket import UsageClass
 from bullpen.model.times import later
 from bullpen.operate import OperateOutcome, drain, pause, resume
@@ -89,8 +89,8 @@ async def test_a_class_is_paused_and_every_instance_of_it_drained() -> None:
         await refreshed(world)
         outcome = await drained(world, resource_class="small", note="moving to arm64")
         assert [one.what for one in outcome.actions] == ["pause", "end", "end", "drain"]
-        assert outcome.hold is not None
-        assert (outcome.hold.note, outcome.hold.drains) == ("moving to arm64", True)
+        assert outcome.pause is not None
+        assert (outcome.pause.note, outcome.pause.drains) == ("moving to arm64", True)
         await refreshed(world)
         assert len(machines(world)) == 1
         assert not (await provisioned(world, "next", 1)).succeeded

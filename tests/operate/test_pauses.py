@@ -8,9 +8,9 @@ import pytest
 
 from bullpen.config import ResourceClass, Settings
 from bullpen.errors import ConfigError, FailureCause
-from bullpen.model.hold import PoolPaused, absent, pause_key
-from bullpen.model.hold import pause as hold_pause
 from bullpen.model.instance import CREATED, IDLE, RUNNING
+from bullpen.model.pause import PoolPaused, absent, pause_key
+from bullpen.model.pause import pause as pause_step
 from bullpen.model.progress import ProgressReport
 from bullpen.model.provision import Provision
 from bullpen.operate import OperateOutcome, pause, resume
@@ -42,7 +42,7 @@ def pauses_at(world: World, moment: Callable[[Any, Any], bool], resource_class: 
         write(change, record)
         if not tables.pauses and moment(change, record):
             event = PoolPaused(at=world.clock.now(), by="ada", why=NOTE, note=NOTE, operator="ada")
-            tables.land([hold_pause(absent(resource_class), event)])
+            tables.land([pause_step(absent(resource_class), event)])
 
     tables._write = pausing  # type: ignore[method-assign]
 
@@ -189,7 +189,7 @@ async def test_the_pauses_cost_a_provision_no_request() -> None:
 async def test_a_dry_run_says_what_it_would_do_and_changes_nothing() -> None:
     async with a_world() as world:
         outcome = await paused(world, "small", dry_run=True)
-        assert (outcome.dry_run, outcome.hold) == (True, None)
+        assert (outcome.dry_run, outcome.pause) == (True, None)
         assert [(one.what, one.subject) for one in outcome.actions] == [("pause", "class small")]
         assert world.memory.tables.pauses == {}
         await paused(world, "small")
@@ -203,8 +203,8 @@ async def test_the_same_pause_again_does_nothing_and_another_note_is_written() -
         assert (await paused(world)).actions == ()
         changed = await paused(world, note="a new image is being built")
         assert [one.what for one in changed.actions] == ["change note"]
-        assert changed.hold is not None
-        assert changed.hold.note == "a new image is being built"
+        assert changed.pause is not None
+        assert changed.pause.note == "a new image is being built"
         assert steps(world, pause_key("")) == ["pause", "pause"]
 
 
@@ -214,8 +214,8 @@ async def test_resuming_what_is_not_paused_does_nothing_and_says_what_still_is()
         await paused(world)
         outcome = await resumed(world, "small")
         assert outcome.actions == ()
-        assert outcome.hold is not None
-        assert outcome.hold.resource_class == ""
+        assert outcome.pause is not None
+        assert outcome.pause.resource_class == ""
 
 
 async def test_the_pause_of_a_class_that_is_not_configured_any_more_can_be_taken_back() -> None:
@@ -230,7 +230,7 @@ async def test_the_pause_of_a_class_that_is_not_configured_any_more_can_be_taken
 async def test_of_operators_that_pause_at_the_same_moment_each_lands() -> None:
     async with a_world() as world:
         outcomes = await asyncio.gather(*(paused(world, note=f"note {n}", operator=f"op{n}") for n in range(4)))
-        assert all(one.hold is not None for one in outcomes)
+        assert all(one.pause is not None for one in outcomes)
         assert steps(world, pause_key("")) == ["pause"] * 4
 
 

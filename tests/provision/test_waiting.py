@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from builders import expire, later, register
 from bullpen.config import Limits, ResourceClass, Settings
 from bullpen.errors import Unavailable
-from bullpen.model.hold import Pause
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, LIVE, RUNNING
+from bullpen.model.pause import Pause
 from bullpen.model.progress import ProgressReport, WorkPhase
 from bullpen.model.provision import ABORTED, COMMITTED, Provision
 from bullpen.pool.lifecycle import expire_and_terminate

@@ -47,7 +47,7 @@ def test_the_drain_of_a_class_that_is_killed_is_finished_by_refresh(pool: Pool) 
     assert len(pool.rows(DRAINED)) == 3
     pool.release("busy")
     assert pool.live() == []
-    assert json.loads(pool.run("status", "--json").out)["holds"][0]["drains"]
+    assert json.loads(pool.run("status", "--json").out)["pauses"][0]["drains"]
     assert pool.audit() == []
 
 

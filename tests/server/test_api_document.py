@@ -39,7 +39,7 @@ PUBLIC = sorted(
             "readEvidence",
         ),
         *("showStatus", "listInstances", "showInstance", "showStories"),
-        *("listHolds", "pausePool", "resumePool", "drainInstances", "rotatePool"),
+        *("listPauses", "pausePool", "resumePool", "drainInstances", "rotatePool"),
         *("explainSubject", "planProvision", "showQueue"),
         *("listWorkers", "showWorker", "stopWorker", "recordHeartbeat", "recordHeartbeats"),
         *("showControl", "showSeries"),

@@ -138,9 +138,9 @@ async def test_the_store_its_servers_and_pauses_are_shown(tmp_path: Path) -> Non
         shown = await control(house)
         assert shown["store"] == {"works": True, "kind": "SQLite"}
         assert [one["process"] for one in shown["replicas"]] == [house.context.service.process]
-        assert (shown["holds"], shown["hold"], shown["rateLimits"], shown["runnerVersion"]) == ([], "", [], None)
+        assert (shown["pauses"], shown["hold"], shown["rateLimits"], shown["runnerVersion"]) == ([], "", [], None)
         await operate.pause(house.ports, house.context.settings, "small", "an upgrade", operator="ann")
-        (hold,) = (await control(house))["holds"]
+        (hold,) = (await control(house))["pauses"]
         assert (hold["resourceClass"], hold["note"]) == ("small", "an upgrade")
 
 

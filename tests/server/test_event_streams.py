@@ -238,7 +238,7 @@ async def test_a_stream_begins_with_everything_and_says_when_that_was_told(tmp_p
             async with watching(house) as one:
                 said = await one.seen(5)
                 assert kinds(said)[-1] == "ready"
-                assert sorted(kinds(said)) == ["holds", "instance", "instance", "job", "ready", "silent", "workers"]
+                assert sorted(kinds(said)) == ["instance", "instance", "job", "pauses", "ready", "silent", "workers"]
                 assert data(said, "ready") == [{"instances": 2, "jobs": 1}]
 
 
@@ -324,12 +324,12 @@ async def test_a_pause_and_its_end_are_told(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         ports, settings = house.ports, house.context.settings
         async with watching(house) as one:
-            assert data(await one.seen(5), "holds") == [{"holds": []}]
+            assert data(await one.seen(5), "pauses") == [{"pauses": []}]
             await operate.pause(ports, settings, "small", "an upgrade", operator="ann")
-            (told,) = data(await one.seen(5), "holds")
-            assert [(hold["resourceClass"], hold["note"]) for hold in told["holds"]] == [("small", "an upgrade")]
+            (told,) = data(await one.seen(5), "pauses")
+            assert [(one["resourceClass"], one["note"]) for one in told["pauses"]] == [("small", "an upgrade")]
             await operate.resume(ports, settings, "small", operator="ann")
-            assert data(await one.seen(5), "holds") == [{"holds": []}]
+            assert data(await one.seen(5), "pauses") == [{"pauses": []}]
 
 
 async def test_all_watchers_get_the_same_bytes(tmp_path: Path) -> None:

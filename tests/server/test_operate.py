@@ -44,10 +44,10 @@ async def test_an_order_needs_the_scope_operate(tmp_path: Path, path: str, body:
 async def test_everyone_who_may_read_sees_the_pauses(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         house.guard()
-        assert (await house.ask("GET", "/v1/holds", "read")).json() == {"holds": []}
+        assert (await house.ask("GET", "/v1/pauses", "read")).json() == {"pauses": []}
         paused = await post(house, "/v1/pause", {"note": NOTE, "resourceClass": "large"}, "operate")
-        hold = paused["hold"]
-        assert {**hold, "since": ""} == {
+        pause = paused["pause"]
+        assert {**pause, "since": ""} == {
             "resourceClass": "large",
             "note": NOTE,
             "since": "",
@@ -55,16 +55,16 @@ async def test_everyone_who_may_read_sees_the_pauses(tmp_path: Path) -> None:
             "drains": False,
         }
         assert [(one["what"], one["subject"]) for one in paused["actions"]] == [("pause", "class large")]
-        assert (await house.ask("GET", "/v1/holds", "read")).json() == {"holds": [hold]}
-        assert (await house.ask("GET", "/v1/status", "read")).json()["holds"] == [hold]
+        assert (await house.ask("GET", "/v1/pauses", "read")).json() == {"pauses": [pause]}
+        assert (await house.ask("GET", "/v1/status", "read")).json()["pauses"] == [pause]
         resumed = await post(house, "/v1/resume", {"resourceClass": "large"}, "operate")
-        assert (resumed["hold"], [one["what"] for one in resumed["actions"]]) == (None, ["resume"])
-        assert (await house.ask("GET", "/v1/holds", "read")).json() == {"holds": []}
+        assert (resumed["pause"], [one["what"] for one in resumed["actions"]]) == (None, ["resume"])
+        assert (await house.ask("GET", "/v1/pauses", "read")).json() == {"pauses": []}
 
 
 async def test_a_server_without_tokens_knows_no_name_of_the_operator(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
-        assert (await post(house, "/v1/pause", {"note": NOTE}))["hold"]["by"] == "an operator"
+        assert (await post(house, "/v1/pause", {"note": NOTE}))["pause"]["by"] == "an operator"
 
 
 @pytest.mark.parametrize(("path", "body"), ORDERS)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bullpen.config import ResourceClass, Settings
-from bullpen.model.hold import pause_key
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED, Instance
+from bullpen.model.pause import pause_key
 from bullpen.operate import drain, pause, resume, rotate
 from bullpen.ports import Ports
 from bullpen.sim.world import World

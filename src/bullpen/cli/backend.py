@@ -15,7 +15,7 @@ from bullpen.sources.work_tree import WorkTree
 
 if TYPE_CHECKING:  # each command loads only the answers that it shows
     from bullpen.schema.cost import CostAnswer
-    from bullpen.schema.hold import OperateAnswer
+    from bullpen.schema.pause import OperateAnswer
     from bullpen.schema.plan import PlanAnswer
     from bullpen.schema.provision import ProvisionAnswer
     from bullpen.schema.queue import QueueAnswer

@@ -23,7 +23,7 @@ from bullpen.sources.work_tree import WorkTree
 
 if TYPE_CHECKING:  # each command loads only the views and answers that it needs
     from bullpen.schema.cost import CostAnswer
-    from bullpen.schema.hold import OperateAnswer
+    from bullpen.schema.pause import OperateAnswer
     from bullpen.schema.plan import PlanAnswer
     from bullpen.schema.provision import ProvisionAnswer
     from bullpen.schema.queue import QueueAnswer
@@ -164,7 +164,7 @@ class LocalPool:
 
     async def pause(self, resource_class: str, note: str, *, dry_run: bool) -> "OperateAnswer":
         from bullpen import operate
-        from bullpen.schema.hold import operate_of
+        from bullpen.schema.pause import operate_of
 
         return operate_of(
             await operate.pause(
@@ -174,7 +174,7 @@ class LocalPool:
 
     async def resume(self, resource_class: str, *, dry_run: bool) -> "OperateAnswer":
         from bullpen import operate
-        from bullpen.schema.hold import operate_of
+        from bullpen.schema.pause import operate_of
 
         return operate_of(
             await operate.resume(self._ports, self._settings, resource_class, operator=operator_name(), dry_run=dry_run)
@@ -184,7 +184,7 @@ class LocalPool:
         self, instances: Sequence[str], resource_class: str, note: str, *, dry_run: bool
     ) -> "OperateAnswer":
         from bullpen import operate
-        from bullpen.schema.hold import operate_of
+        from bullpen.schema.pause import operate_of
 
         return operate_of(
             await operate.drain(
@@ -200,7 +200,7 @@ class LocalPool:
 
     async def rotate(self, resource_class: str, *, dry_run: bool) -> "OperateAnswer":
         from bullpen import operate
-        from bullpen.schema.hold import operate_of
+        from bullpen.schema.pause import operate_of
 
         return operate_of(
             await operate.rotate(self._ports, self._settings, resource_class, operator=operator_name(), dry_run=dry_run)

@@ -12,7 +12,7 @@ from bullpen.cli.output import answer_width, print_json, say
 from bullpen.cli.text import columns, wrapped
 from bullpen.errors import ConfigError
 from bullpen.model import limits
-from bullpen.schema.hold import HoldAnswer, OperateAnswer
+from bullpen.schema.pause import OperateAnswer, PauseAnswer
 from bullpen.settings.redaction import shortened
 
 FIELDS = {"resource-class": "--class", "note": "--note", "instances": "INSTANCE"}
@@ -44,12 +44,12 @@ def ordered(given: PoolOptions, order: Order, nothing: str) -> int:
 def operate_text(answer: OperateAnswer, nothing: str, width: int) -> str:
     rows = [(f"would {one.what}" if answer.dry_run else one.what, one.subject, one.reason) for one in answer.actions]
     lines = [columns(rows, width=width)] if rows else [nothing]
-    if answer.hold is not None and not any(one.what in ("pause", "change note") for one in answer.actions):
-        lines += wrapped(hold_text(answer.hold), width)
+    if answer.pause is not None and not any(one.what in ("pause", "change note") for one in answer.actions):
+        lines += wrapped(pause_text(answer.pause), width)
     return "\n".join(lines)
 
 
-def hold_text(one: HoldAnswer) -> str:
+def pause_text(one: PauseAnswer) -> str:
     what = f"class {one.resource_class}" if one.resource_class else "the whole pool"
     return f"{what} is paused by {one.by} since {one.since}: {one.note}"
 

@@ -20,9 +20,9 @@ from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.provision.outcome import Request
 from bullpen.run import RunOptions, RunOutcome, Write
 from bullpen.schema.cost import CostAnswer
-from bullpen.schema.hold import OperateAnswer
 from bullpen.schema.job import JobAnswer, JobList
 from bullpen.schema.operation import Operation, ProgressAnswer, ProvisionOperation, ReleaseOperation
+from bullpen.schema.pause import OperateAnswer
 from bullpen.schema.plan import PlanAnswer, PlanRun
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.queue import QueueAnswer

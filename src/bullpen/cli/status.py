@@ -116,7 +116,7 @@ class Filter(msgspec.Struct, frozen=True):
                 if run in ("", one.run_id) and state in ("", one.state) and kind in ("", one.resource_class)
             ],
             scale_sets=[one for one in found.scale_sets if kind in ("", one.resource_class) and not run and not state],
-            holds=[one for one in found.holds if kind in ("", one.resource_class) or not one.resource_class],
+            pauses=[one for one in found.pauses if kind in ("", one.resource_class) or not one.resource_class],
             rotations=[one for one in found.rotations if kind in ("", one.resource_class)],
             waiting=[
                 one
@@ -186,7 +186,7 @@ def _essence(found: PoolStatus) -> Any:
         ],
         [(one.key, one.state, one.job_ids) for one in found.silent_workers],
         [one.id for one in found.waiting],
-        (found.holds, found.rotations),
+        (found.pauses, found.rotations),
         [msgspec.structs.replace(one, heard_at=None) for one in found.scale_sets],
         [(one.process, one.loop, one.error) for one in found.failing_loops],
         (found.pools, found.hold),

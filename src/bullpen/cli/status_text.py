@@ -7,8 +7,8 @@ from bullpen.cli.text import DEEPER, ago, table, wrapped
 from bullpen.model.instance import DRAINED, IDLE
 from bullpen.model.ticket import parse_time
 from bullpen.model.worker import ACTIVE
-from bullpen.schema.hold import HoldAnswer, RotationAnswer
 from bullpen.schema.instance import InstanceAnswer
+from bullpen.schema.pause import PauseAnswer, RotationAnswer
 from bullpen.schema.run import RunSummary
 from bullpen.schema.scale_set import ScaleSetAnswer
 from bullpen.schema.status import PoolAnswer, PoolStatus, RateLimitAnswer, WaitingProvision
@@ -45,11 +45,11 @@ def _sections(found: PoolStatus, now: datetime, width: int) -> Iterator[str]:
     if found.waiting:
         titles = ["WAITING", "RUN", "RUNNERS", "CLASS", "FOR", "SINCE"]
         yield _table(titles, [_waiting(one, now) for one in found.waiting], width)
-    if found.holds:
-        holds = [
-            (one.resource_class or "whole pool", one.by, _ago(one.since, now), _hold_note(one)) for one in found.holds
+    if found.pauses:
+        pauses = [
+            (one.resource_class or "whole pool", one.by, _ago(one.since, now), _pause_note(one)) for one in found.pauses
         ]
-        yield _table(["PAUSED", "BY", "SINCE", "NOTE"], holds, width, wraps=True)
+        yield _table(["PAUSED", "BY", "SINCE", "NOTE"], pauses, width, wraps=True)
     if found.rotations:
         titles = ["ROTATING", "REPLACED", "BY", "SINCE"]
         yield _table(titles, [_rotation(one, now) for one in found.rotations], width)
@@ -132,7 +132,7 @@ def target_text(one: PoolAnswer, now: datetime) -> str:
     return f"{one.idle_target}{entry}{change}"
 
 
-def _hold_note(one: HoldAnswer) -> str:
+def _pause_note(one: PauseAnswer) -> str:
     return f"{one.note} (its instances are drained)" if one.drains else one.note
 
 

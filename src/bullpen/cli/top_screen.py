@@ -254,7 +254,7 @@ class TopScreen:
             return "reading ..."
         status = found.status
         counted = [plural(len(status.runs), "run"), plural(len(status.instances), "instance")]
-        paused = ", ".join(one.resource_class or "whole pool" for one in status.holds)
+        paused = ", ".join(one.resource_class or "whole pool" for one in status.pauses)
         if found.queue is not None:
             counted.append(plural(found.waits, "wait"))
         elif status.waiting:

@@ -9,8 +9,8 @@ from bullpen.lazy_dataclass import dataclass
 from bullpen.schema.event import (
     EventKind,
     GoneEvent,
-    HoldsEvent,
     LeasesEvent,
+    PausesEvent,
     ReadyEvent,
     SilentEvent,
     TroubleEvent,
@@ -26,7 +26,7 @@ EventData: TypeAlias = (
     | Operation
     | WorkersEvent
     | SilentEvent
-    | HoldsEvent
+    | PausesEvent
     | LeasesEvent
     | GoneEvent
     | TroubleEvent
@@ -41,7 +41,7 @@ KINDS: dict[str, Any] = {  # msgspec takes unions, too
     EventKind.TROUBLE: TroubleEvent,
     EventKind.SILENT: SilentEvent,
     EventKind.LEASES: LeasesEvent,
-    EventKind.HOLDS: HoldsEvent,
+    EventKind.PAUSES: PausesEvent,
     EventKind.READY: ReadyEvent,
 }
 

@@ -4,13 +4,21 @@
 from collections.abc import Sequence
 
 from bullpen.client.base import Methods
-from bullpen.schema.hold import DrainInstances, HoldAnswer, HoldList, OperateAnswer, PausePool, ResumePool, RotatePool
+from bullpen.schema.pause import (
+    DrainInstances,
+    OperateAnswer,
+    PauseAnswer,
+    PauseList,
+    PausePool,
+    ResumePool,
+    RotatePool,
+)
 
 
 class OperateMethods(Methods):
-    async def holds(self) -> list[HoldAnswer]:
+    async def pauses(self) -> list[PauseAnswer]:
         """The pauses in force; that of the whole pool first."""
-        return (await self._get("/v1/holds", HoldList)).holds
+        return (await self._get("/v1/pauses", PauseList)).pauses
 
     async def pause(self, note: str, resource_class: str = "", *, dry_run: bool = False) -> OperateAnswer:
         """Start nothing new in a class, or without one in the whole pool."""

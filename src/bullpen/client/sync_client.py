@@ -127,7 +127,7 @@ class Client:
     activity_page = _awaited(AsyncClient.activity_page)
     events = _iterated(AsyncClient.events)
 
-    holds = _awaited(AsyncClient.holds)
+    pauses = _awaited(AsyncClient.pauses)
     pause = _awaited(AsyncClient.pause)
     resume = _awaited(AsyncClient.resume)
     drain = _awaited(AsyncClient.drain)

@@ -16,10 +16,10 @@ from bullpen.explain.pool_view import PoolView, age
 from bullpen.explain.provision_waits import Because, explain_failed, explain_provision, resume_text
 from bullpen.jobs.assignment import capabilities_of
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.hold import words_of
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import QUEUED, Job
 from bullpen.model.job import RUNNING as JOB_RUNNING
+from bullpen.model.pause import words_of
 from bullpen.model.provision import ABORTED, COMMITTED, OPEN, Provision
 from bullpen.model.ticket import RefusalRule
 from bullpen.model.wait import Candidate, ExplainedWait, WaitCause, WaitKind, by_count

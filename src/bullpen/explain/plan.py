@@ -19,8 +19,8 @@ from bullpen.history.cost import named
 from bullpen.history.prices import price_of
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
-from bullpen.model.hold import words_of
 from bullpen.model.instance import RUNNING, Instance
+from bullpen.model.pause import words_of
 from bullpen.model.provision import OPEN, Provision
 from bullpen.model.schedule import TargetNow
 from bullpen.model.ticket import RefusalRule, Requirements, UsageClass, Verdict, judge, matches

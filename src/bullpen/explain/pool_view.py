@@ -12,8 +12,8 @@ from bullpen.config import ResourceClass, Settings
 from bullpen.explain.candidates import Alike, Candidates, alike, judged_for
 from bullpen.explain.read_once import read_once
 from bullpen.history.latencies import boot_p90, reports_between
-from bullpen.model.hold import Pause, paused_by
 from bullpen.model.instance import TERMINATED, Instance
+from bullpen.model.pause import Pause, paused_by
 from bullpen.model.report import ProvisionReport
 from bullpen.model.signal import Pulse
 from bullpen.model.ticket import Requirements

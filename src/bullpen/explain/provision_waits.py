@@ -15,8 +15,8 @@ from bullpen.errors import FailureCause
 from bullpen.explain.candidates import Candidates, holders
 from bullpen.explain.pool_view import PoolView, age
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.hold import Pause, words_of
 from bullpen.model.instance import CLAIMED, CREATED, Instance
+from bullpen.model.pause import Pause, words_of
 from bullpen.model.provision import OPEN, FleetState, Provision
 from bullpen.model.signal import Kind
 from bullpen.model.transition import StoryLine

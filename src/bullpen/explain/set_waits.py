@@ -9,7 +9,7 @@ from datetime import datetime
 from bullpen.explain.pool_view import PoolView
 from bullpen.explain.provision_waits import Because, resume_text
 from bullpen.inventory.sets import listens
-from bullpen.model.hold import Pause
+from bullpen.model.pause import Pause
 from bullpen.model.scale_set import READY, RETIRED, RETIRING, ScaleSet
 from bullpen.model.set_session import SetSession, WaitingJob
 from bullpen.model.wait import ExplainedWait, WaitCause, WaitKind, cause_named

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from bullpen.inventory import Story
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.hold import Pause, words_of
 from bullpen.model.instance import CREATED, IDLE, TERMINATED, Instance
 from bullpen.model.instance import RUNNING as INSTANCE_RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job
 from bullpen.model.job import RUNNING as JOB_RUNNING
+from bullpen.model.pause import Pause, words_of
 from bullpen.model.provision import ABORTED, OPEN, Provision
 from bullpen.model.repository import Repository
 from bullpen.model.rotation import Rotation

@@ -17,8 +17,8 @@ from bullpen.inventory.sets import SetView, set_views
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.protection import DomainState, protection_state
 from bullpen.model.control import Control
-from bullpen.model.hold import Pause
 from bullpen.model.instance import TERMINATED, Instance, State
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Provision
 from bullpen.model.rotation import Rotation
 from bullpen.model.schedule import TargetNow

@@ -6,12 +6,13 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError, NotFound, Refused
 from bullpen.inventory.instance_views import activities, leaving_at
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model import hold, rotation, scale_set, set_session
+from bullpen.model import pause as pauses
+from bullpen.model import rotation, scale_set, set_session
 from bullpen.model.activity import Activity
-from bullpen.model.hold import Pause
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.job import Job
 from bullpen.model.limits import SUBJECT_LENGTH
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Provision
 from bullpen.model.repository import ID_PREFIX, Repository
 from bullpen.model.rotation import Rotation
@@ -90,7 +91,7 @@ async def _records(ports: Ports, subject: str) -> dict[str, AnyRecord | None]:
         return {subject: provision}
     if subject.startswith("j-") and (job := (await ports.jobs.jobs([subject])).get(subject)):
         return {subject: job}
-    if subject.startswith((hold.ID_PREFIX, rotation.ID_PREFIX)):
+    if subject.startswith((pauses.ID_PREFIX, rotation.ID_PREFIX)):
         return await _of_operators(ports, subject)
     # Workers of other programs have keys of any form: one may be called as a run is.
     worker = (await ports.workers.workers([subject])).get(subject)

@@ -9,9 +9,9 @@ from bullpen.jobs.queries import PAGE, find, policy_of, unfinished
 from bullpen.model import instance as instances
 from bullpen.model import job as steps
 from bullpen.model import job_policy
-from bullpen.model.hold import Pause, paused_by
 from bullpen.model.job import Job, Result
 from bullpen.model.job_policy import Assignment
+from bullpen.model.pause import Pause, paused_by
 from bullpen.model.provision import OPEN
 from bullpen.ports import Ports
 

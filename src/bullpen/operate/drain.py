@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, NotFound, Unavailable
-from bullpen.model.hold import paused_by
 from bullpen.model.instance import TERMINATED, Instance
+from bullpen.model.pause import paused_by
 from bullpen.operate.outcome import OperateOutcome, OperatorDeed, check_class, checked_note, classes_of
 from bullpen.operate.pauses import paused
 from bullpen.pool import draining
@@ -79,8 +79,8 @@ async def _drain_class(
     done = draining.plan_drain(one for one in live if one.resource_class == resource_class)
     if not dry_run:
         done = await _carry_out(ports, settings, done, note, operator)
-    hold = outcome.hold if dry_run else paused_by(await ports.records.pauses(), resource_class)
-    return OperateOutcome(dry_run, (*outcome.actions, *_deeds(done)), hold, outcome.note or note)
+    pause = outcome.pause if dry_run else paused_by(await ports.records.pauses(), resource_class)
+    return OperateOutcome(dry_run, (*outcome.actions, *_deeds(done)), pause, outcome.note or note)
 
 
 async def _carry_out(ports: Ports, settings: Settings, planned: DrainPlan, note: str, operator: str) -> DrainPlan:

@@ -6,8 +6,8 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import limits
-from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
+from bullpen.model.pause import Pause
 
 TRIES = 10
 """How often a record is read again that another operator or process changed at the same moment."""
@@ -30,11 +30,11 @@ class OperatorDeed:
 
 @dataclass(frozen=True, slots=True)
 class OperateOutcome:
-    """`hold` is the pause that is in force afterwards, if one is. `note` is what the operator gave as reason."""
+    """`pause` is the one that is in force afterwards, if one is. `note` is what the operator gave as reason."""
 
     dry_run: bool
     actions: tuple[OperatorDeed, ...] = ()
-    hold: Pause | None = None
+    pause: Pause | None = None
     note: str = ""
 
 

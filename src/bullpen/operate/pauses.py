@@ -2,8 +2,8 @@
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, Unavailable
-from bullpen.model import hold
-from bullpen.model.hold import Pause, paused_by, subject_of
+from bullpen.model import pause as pauses
+from bullpen.model.pause import Pause, paused_by, subject_of
 from bullpen.operate.outcome import TRIES, OperateOutcome, OperatorDeed, check_class, checked_note
 from bullpen.ports import Ports
 
@@ -29,7 +29,7 @@ async def paused(
     given = note
     for _ in range(TRIES):
         standing = {one.resource_class: one for one in await ports.records.pauses()}
-        one = standing.get(resource_class) or hold.absent(resource_class)
+        one = standing.get(resource_class) or pauses.absent(resource_class)
         note = given or one.note or DRAINED
         if one.is_on and one.note == note and one.drains >= drains:
             return OperateOutcome(dry_run, (), paused_by(standing.values(), resource_class))
@@ -38,11 +38,11 @@ async def paused(
         actions = (OperatorDeed("change note" if only_note else "pause", one.subject, reason),)
         if dry_run:
             return OperateOutcome(dry_run, actions, paused_by(standing.values(), resource_class))
-        event = hold.PoolPaused(
+        event = pauses.PoolPaused(
             at=ports.clock.now(), by=operator, why=note, note=note, operator=operator, drains=drains
         )
         try:
-            (landed,) = await ports.records.apply(hold.pause(one, event))
+            (landed,) = await ports.records.apply(pauses.pause(one, event))
         except Conflict:
             continue
         in_force = paused_by([*_others(standing, landed), landed], resource_class)
@@ -65,9 +65,9 @@ async def resume(
         actions = (OperatorDeed("resume", one.subject, RESUMED),)
         if dry_run:
             return OperateOutcome(dry_run, actions, paused_by(standing.values(), resource_class))
-        event = hold.PoolResumed(at=ports.clock.now(), by=operator, why=f"was paused: {one.note}")
+        event = pauses.PoolResumed(at=ports.clock.now(), by=operator, why=f"was paused: {one.note}")
         try:
-            (landed,) = await ports.records.apply(hold.resume(one, event))
+            (landed,) = await ports.records.apply(pauses.resume(one, event))
         except Conflict:
             continue
         return OperateOutcome(dry_run, actions, paused_by(_others(standing, landed), resource_class))

@@ -5,8 +5,8 @@ from bullpen.config import Settings
 from bullpen.errors import Conflict, Refused, Unavailable
 from bullpen.liveness.lost_instances import lost_instances
 from bullpen.model import rotation as rotations
-from bullpen.model.hold import paused_by
 from bullpen.model.instance import TERMINATED, Instance
+from bullpen.model.pause import paused_by
 from bullpen.model.rotation import MEMBERS_MOST, Rotation, share_of
 from bullpen.model.set_member import set_of
 from bullpen.operate.outcome import TRIES, OperateOutcome, OperatorDeed, check_class, classes_of

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any, cast
 
 from bullpen.errors import Conflict
-from bullpen.model import hold, instance, job, provision, repository, rotation, worker
+from bullpen.model import instance, job, provision, repository, rotation, worker
+from bullpen.model import pause as pauses
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.ports.store import Records
 from bullpen.structured_log import get_logger
@@ -24,8 +25,8 @@ LEVELS: dict[tuple[type[Any], str], tuple[int, str]] = {
     (provision.Provision, provision.revoke.step): (logging.WARNING, "provision revoked"),
     (instance.Instance, instance.expire.step): (logging.INFO, "instance discarded"),
     (instance.Instance, instance.drain.step): (logging.INFO, "instance drained"),
-    (hold.Pause, hold.pause.step): (logging.INFO, "paused"),
-    (hold.Pause, hold.resume.step): (logging.INFO, "resumed"),
+    (pauses.Pause, pauses.pause.step): (logging.INFO, "paused"),
+    (pauses.Pause, pauses.resume.step): (logging.INFO, "resumed"),
     (rotation.Rotation, rotation.rotate.step): (logging.INFO, "rotation began"),
     (rotation.Rotation, rotation.finish.step): (logging.INFO, "rotation is over"),
     (worker.Worker, worker.lose_lease.step): (logging.WARNING, "lease lost"),

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import instance as instances
-from bullpen.model.hold import Pause, paused_by
 from bullpen.model.instance import CREATED, TERMINATED, Instance
+from bullpen.model.pause import Pause, paused_by
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 

@@ -12,8 +12,8 @@ and only the others are drained.
 from collections.abc import Collection, Iterator, Sequence
 
 from bullpen.config import Settings
-from bullpen.model.hold import Pause, paused_by
 from bullpen.model.instance import RUNNING, Instance
+from bullpen.model.pause import Pause, paused_by
 from bullpen.model.rotation import Rotation, share_of
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_member import set_of

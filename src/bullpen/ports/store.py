@@ -6,8 +6,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from bullpen.errors import Conflict
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance, State
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
 from bullpen.model.rotation import Rotation

@@ -23,7 +23,7 @@ from bullpen.config import Settings
 from bullpen.errors import LimitReached, OnHold, Unavailable
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
-from bullpen.model.hold import paused_by
+from bullpen.model.pause import paused_by
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import Place
 from bullpen.model.times import later

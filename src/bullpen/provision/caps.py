@@ -9,8 +9,8 @@ from types import MappingProxyType
 from bullpen.config import Settings
 from bullpen.errors import LimitReached, OnHold
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.hold import Pause, words_of
 from bullpen.model.instance import Instance, State
+from bullpen.model.pause import Pause, words_of
 from bullpen.model.provision import Provision
 
 Counts = Mapping[tuple[str, State], int]

@@ -16,8 +16,8 @@ from datetime import datetime
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.hold import paused_by
 from bullpen.model.instance import Instance
+from bullpen.model.pause import paused_by
 from bullpen.model.scale_set import READY
 from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements, UsageClass

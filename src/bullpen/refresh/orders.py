@@ -16,8 +16,8 @@ from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import rotation as rotations
-from bullpen.model.hold import Pause, paused_by
 from bullpen.model.instance import TERMINATED, Instance
+from bullpen.model.pause import Pause, paused_by
 from bullpen.model.rotation import Rotation
 from bullpen.pool import draining, rotating
 from bullpen.pool.draining import DrainPlan

@@ -12,9 +12,9 @@ from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.interruption import leaving_instances
 from bullpen.liveness.silence import is_mute
-from bullpen.model.hold import paused_by, words_of
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import FINISHED, QUEUED, Job
+from bullpen.model.pause import paused_by, words_of
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.ports import Ports
 from bullpen.provision import Request, provision

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.hold import Pause, paused_by
+from bullpen.model.pause import Pause, paused_by
 from bullpen.model.scale_set import WANTED, ScaleSet, fits_set
 from bullpen.model.times import later
 from bullpen.model.wait import ExplainedWait, WaitCause, WaitKind

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
-from bullpen.model.hold import Pause
+from bullpen.model.pause import Pause
 from bullpen.model.scale_set import READY, RETIRING, ScaleSet
 from bullpen.ports import Ports
 from bullpen.scale_sets.actions import NoteActions, unnoted

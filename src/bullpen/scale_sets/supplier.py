@@ -13,8 +13,8 @@ from dataclasses import replace
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
 from bullpen.model import set_session as sessions
-from bullpen.model.hold import Pause, words_of
 from bullpen.model.instance import CLAIMED
+from bullpen.model.pause import Pause, words_of
 from bullpen.model.registration_failure import RegistrationFailure
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.served_set import mismatch

@@ -9,7 +9,7 @@ from msgspec import Meta
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
 from bullpen.schema.base import AnswerBody, Time
-from bullpen.schema.hold import HoldAnswer
+from bullpen.schema.pause import PauseAnswer
 from bullpen.schema.status import ControlAnswer, RateLimitAnswer
 from bullpen.schema.story import DebtKind, debt_of
 
@@ -89,7 +89,7 @@ class ControlsAnswer(AnswerBody, frozen=True):
     more_debts: Annotated[bool, Meta(description="Whether records owe more than is listed.")]
     hold: Annotated[str, Meta(description="Why no worker is declared lost now; empty if workers are.")]
     protection: Annotated[list[ControlAnswer], Meta(description="Whether losses are held back, by failure domain.")]
-    holds: Annotated[list[HoldAnswer], Meta(description="Pauses in force; that of the whole pool first.")]
+    pauses: Annotated[list[PauseAnswer], Meta(description="Pauses in force; that of the whole pool first.")]
     rate_limits: Annotated[
         list[RateLimitAnswer], Meta(description="What GitHub still allows, as its last answers to this server said.")
     ]

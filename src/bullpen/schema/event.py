@@ -4,13 +4,13 @@ instance    InstanceAnswer         operation    Operation
 job         JobAnswer              gone         GoneEvent
 workers     WorkersEvent           trouble      TroubleEvent
 silent      SilentEvent            ready        ReadyEvent
-leases      LeasesEvent            holds        HoldsEvent
+leases      LeasesEvent            pauses       PausesEvent
 """
 
 from enum import StrEnum
 
 from bullpen.schema.base import AnswerBody, Time
-from bullpen.schema.hold import HoldAnswer
+from bullpen.schema.pause import PauseAnswer
 from bullpen.schema.status import DomainAnswer
 from bullpen.schema.worker import SilentWorker
 
@@ -24,7 +24,7 @@ class EventKind(StrEnum):
     TROUBLE = "trouble"
     SILENT = "silent"
     LEASES = "leases"
-    HOLDS = "holds"
+    PAUSES = "pauses"
     READY = "ready"
 
 
@@ -40,10 +40,10 @@ class SilentEvent(AnswerBody, frozen=True):
     workers: list[SilentWorker]
 
 
-class HoldsEvent(AnswerBody, frozen=True):
+class PausesEvent(AnswerBody, frozen=True):
     """The pauses have changed: all that are in force now."""
 
-    holds: list[HoldAnswer]
+    pauses: list[PauseAnswer]
 
 
 class LeaseAnswer(AnswerBody, frozen=True):

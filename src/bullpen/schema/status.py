@@ -9,8 +9,8 @@ from bullpen.model.control import State as ControlState
 from bullpen.model.provision import Provision
 from bullpen.model.worker import ACTIVE, INACTIVE
 from bullpen.schema.base import AnswerBody, Time, filled, time_of
-from bullpen.schema.hold import HoldAnswer, RotationAnswer, holds_of, rotation_of
 from bullpen.schema.instance import InstanceAnswer, instance_of_view
+from bullpen.schema.pause import PauseAnswer, RotationAnswer, pauses_of, rotation_of
 from bullpen.schema.run import RunSummary, run_summary_of
 from bullpen.schema.scale_set import ScaleSetAnswer, scale_set_of
 from bullpen.schema.worker import SilentWorker, silent_worker_of
@@ -131,7 +131,7 @@ class StatusAnswer(AnswerBody, frozen=True, kw_only=True):
     scale_sets: Annotated[list[ScaleSetAnswer], Meta(description="Runner scale sets, by name.")] = field(
         default_factory=list
     )
-    holds: Annotated[list[HoldAnswer], Meta(description="Pauses in force; that of the whole pool first.")] = field(
+    pauses: Annotated[list[PauseAnswer], Meta(description="Pauses in force; that of the whole pool first.")] = field(
         default_factory=list
     )
     rotations: Annotated[list[RotationAnswer], Meta(description="Rotations under way, by class.")] = field(
@@ -211,7 +211,7 @@ def _status_of(kind: type[S], status: "Status", **others: Any) -> S:
         waiting=[_waiting_of(one) for one in status.waiting],
         failing_loops=[filled(FailingLoopAnswer, one) for one in status.failing],
         scale_sets=[scale_set_of(one) for one in status.sets],
-        holds=holds_of(status.pauses),
+        pauses=pauses_of(status.pauses),
         rotations=[rotation_of(one.rotation, one.left) for one in status.rotations],
         **others,
     )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from msgspec import Meta, field
 
 from bullpen.model.activity import Activity
-from bullpen.model.hold import State as PauseState
 from bullpen.model.instance import Instance, InstanceDebt
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.job import State as JobState
+from bullpen.model.pause import State as PauseState
 from bullpen.model.provision import Provision, ProvisionDebt
 from bullpen.model.provision import State as ProvisionState
 from bullpen.model.repository import State as RepositoryState

@@ -21,9 +21,9 @@ import msgspec
 from bullpen.inventory import Silence, silences
 from bullpen.inventory.instance_views import leaving_at
 from bullpen.lazy_dataclass import dataclass
-from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
+from bullpen.model.pause import Pause
 from bullpen.model.ticket import format_time
 from bullpen.model.times import EPOCH
 from bullpen.ports import Delta, HeldLease, Ports
@@ -31,17 +31,17 @@ from bullpen.schema.base import AnswerBody
 from bullpen.schema.event import (
     EventKind,
     GoneEvent,
-    HoldsEvent,
     LeaseAnswer,
     LeasesEvent,
+    PausesEvent,
     ReadyEvent,
     SilentEvent,
     WorkersEvent,
 )
-from bullpen.schema.hold import holds_of
 from bullpen.schema.instance import instance_of
 from bullpen.schema.job import job_of
 from bullpen.schema.operation import Operation, OperationState
+from bullpen.schema.pause import pauses_of
 from bullpen.schema.status import domains_of
 from bullpen.schema.worker import silent_worker_of
 from bullpen.server.operations import Operations
@@ -97,7 +97,7 @@ class LivePool:
         self._take_small(EventKind.WORKERS, "", WorkersEvent(domains_of(await self._ports.workers.census())))
         if look is not None:
             self._take_small(EventKind.SILENT, "", SilentEvent([silent_worker_of(one) for one in look.silent]))
-            self._take_small(EventKind.HOLDS, "", HoldsEvent(holds_of(look.pauses)))
+            self._take_small(EventKind.PAUSES, "", PausesEvent(pauses_of(look.pauses)))
             self._take_leases(look.leases)
         news, self._news = self._news, {}
         return [*news.values()]

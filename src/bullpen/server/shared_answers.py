@@ -28,7 +28,7 @@ PATHS = frozenset(
         "/v1/control",
         "/v1/cost",
         "/v1/cost/hours",
-        "/v1/holds",
+        "/v1/pauses",
         "/v1/queue",
         "/v1/runs",
         "/v1/series",

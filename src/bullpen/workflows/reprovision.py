@@ -13,8 +13,8 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError, FailureCause, Outdated, Unavailable
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import label as labels
-from bullpen.model.hold import paused_by, words_of
 from bullpen.model.instance import RUNNING, Instance
+from bullpen.model.pause import paused_by, words_of
 from bullpen.model.provision import COMMITTED, Provision
 from bullpen.model.scale_set import set_of_run_id
 from bullpen.model.times import later

@@ -16,7 +16,7 @@ from bullpen.config import HistorySettings, Limits, ResourceClass, Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import FailureCause
-from bullpen.model import hold as holds
+from bullpen.model import pause as pauses
 from bullpen.model.progress import WorkPhase
 from bullpen.model.provision import Origin
 from bullpen.model.report import Lane, ProvisionReport, ReportOutcome
@@ -115,13 +115,13 @@ async def test_the_price_per_hour_is_that_of_every_machine_there_is_and_says_how
 async def test_a_pause_of_the_pool_is_one_of_every_class(tmp_path: Path) -> None:
     async with a_house(tmp_path, settings=SETTINGS) as house:
         assert (await scraped(house)).value("bullpen_paused", resource_class="small") == 0
-        paused = holds.PoolPaused(at=house.ports.clock.now(), by="a test", note="", operator="ada")
-        await house.ports.records.apply(holds.pause(holds.absent("large"), paused))
+        paused = pauses.PoolPaused(at=house.ports.clock.now(), by="a test", note="", operator="ada")
+        await house.ports.records.apply(pauses.pause(pauses.absent("large"), paused))
         await after_a_while()
         found = await scraped(house)
         assert found.value("bullpen_paused", resource_class="large") == 1
         assert found.value("bullpen_paused", resource_class="small") == 0
-        await house.ports.records.apply(holds.pause(holds.absent(""), paused))
+        await house.ports.records.apply(pauses.pause(pauses.absent(""), paused))
         await after_a_while()
         assert (await scraped(house)).total("bullpen_paused") == len(SETTINGS.classes)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar
 
-from bullpen.model.hold import Pause
 from bullpen.model.instance import LIVE, Instance
 from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job
+from bullpen.model.pause import Pause
 from bullpen.model.provision import OPEN, Provision
 from bullpen.model.transition import Record
 from bullpen.model.worker import ACTIVE, CLEANED_UP, Worker

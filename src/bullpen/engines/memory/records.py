@@ -13,8 +13,8 @@ from bullpen.engines.memory.notify import WakeupListener
 from bullpen.engines.memory.signals import Reports
 from bullpen.engines.memory.tables import Tables
 from bullpen.errors import Conflict
-from bullpen.model.hold import Pause
 from bullpen.model.instance import LIVE, UNBOOKED_STAYS, Instance, State
+from bullpen.model.pause import Pause
 from bullpen.model.provision import COMMITTED, Provision
 from bullpen.model.repository import Repository, repository_key
 from bullpen.model.rotation import Rotation

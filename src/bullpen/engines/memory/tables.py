@@ -18,9 +18,9 @@ from bullpen.errors import Conflict
 from bullpen.model import instance as instances
 from bullpen.model import job as jobs
 from bullpen.model.control import Control
-from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
+from bullpen.model.pause import Pause
 from bullpen.model.provision import OPEN, Provision
 from bullpen.model.repository import Repository
 from bullpen.model.rotation import Rotation

@@ -29,8 +29,8 @@ from bullpen.engines.sqlite.rows import (
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import PreparedChange, land_each, land_together
 from bullpen.errors import Conflict, Refused
-from bullpen.model.hold import Pause
 from bullpen.model.instance import UNBOOKED_STAYS, Instance, State
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository, repository_key
 from bullpen.model.rotation import Rotation

@@ -22,9 +22,9 @@ from msgspec import json
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import instance, provision, scale_set
 from bullpen.model.control import Control
-from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Place, Provision
 from bullpen.model.repository import Repository
 from bullpen.model.rotation import Rotation

@@ -35,9 +35,9 @@ from bullpen.errors import Conflict, Refused
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job, provision
 from bullpen.model.control import Control
-from bullpen.model.hold import Pause
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.job import Job
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
 from bullpen.model.rotation import Rotation

@@ -9,7 +9,7 @@ import { instances, silent } from "./store.js";
 export function alerts(now) {
   const status = shared.status;
   const found = [];
-  for (const one of shared.holds || [])
+  for (const one of shared.pauses || [])
     found.push({ glyph: "pause", tone: "warn", subject: one.resourceClass || "the pool", text: ` is paused: ${one.note}`, at: one.since, href: address("control"), place: "Control" });
   for (const one of status?.controls || [])
     if (one.state === "held") found.push({ glyph: "brake", tone: "warn", subject: one.name, text: `: losses are held back. ${one.why}`, at: one.heldSince, href: address("workers"), place: "Workers" });

@@ -32,7 +32,7 @@ let troubled = "";
 let resting = 0;
 
 const stream = new Stream({
-  event: (kind, data) => (kind === "holds" ? (shared.holds = data.holds) : store.take(kind, data)),
+  event: (kind, data) => (kind === "pauses" ? (shared.pauses = data.pauses) : store.take(kind, data)),
   whole: () => {
     store.whole();
     draw();
@@ -181,7 +181,7 @@ function begin() {
       store.takeSilent(answer.silentWorkers);
     });
     keepAsking("/v1/queue", SELDOM, (answer) => (shared.waits = answer.waits));
-    keepAsking("/v1/holds", 0, (answer) => (shared.holds = answer.holds));
+    keepAsking("/v1/pauses", 0, (answer) => (shared.pauses = answer.pauses));
   }
   pause(false);
   stream.open();

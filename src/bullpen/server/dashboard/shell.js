@@ -10,7 +10,7 @@ import { session } from "./session.js";
 import { instances, news, operations, runs, silent } from "./store.js";
 
 export const connection = { state: "connecting", nextTry: 0, lostAt: 0, why: "", ended: false };
-export const shared = { status: null, waits: null, holds: null }; // what the frame and several pages show
+export const shared = { status: null, waits: null, pauses: null }; // what the frame and several pages show
 const $ = (id) => document.getElementById(id);
 
 export function drawFrame(place, id, actions) {

@@ -8,9 +8,9 @@ from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.control import Control
-from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Provision
 from bullpen.model.scale_set import ScaleSet
 from bullpen.model.set_session import SetSession

@@ -18,7 +18,7 @@ from bullpen.schema.control import (
     StoreKind,
     owed_of,
 )
-from bullpen.schema.hold import holds_of
+from bullpen.schema.pause import pauses_of
 from bullpen.schema.status import ControlAnswer, RateLimitAnswer
 from bullpen.server.context import Asking, Context, Ctx
 from bullpen.server.parameters import check_query
@@ -51,7 +51,7 @@ async def _control(context: Context) -> ControlsAnswer:
         more_debts=len(debts) > MOST_DEBTS,
         hold=protection.why if protection.held_since else "",
         protection=[filled(ControlAnswer, one, name=one.id) for one in (await ports.workers.controls()).values()],
-        holds=holds_of(await ports.records.pauses()),
+        pauses=pauses_of(await ports.records.pauses()),
         rate_limits=[filled(RateLimitAnswer, one) for _, one in sorted(ports.traffic.limits().items())],
         runner_version=await context.runner_versions.soonest_refused(context.settings),
         store=StoreAnswer(

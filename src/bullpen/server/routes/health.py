@@ -48,7 +48,7 @@ async def check_readiness(context: Ctx) -> Response[ReadyAnswer]:
 async def stream_events(request: Asking, context: Ctx) -> Stream:
     """Server-sent events: the current state first, then changes. The data of `instance`, `job` and `operation` is the
     object that the endpoint of that name answers. `workers` counts workers by failure domain, `silent` has the workers
-    that missed their lease, as the status has them, `holds` the pauses that are in force, `gone` names the kind and the
+    that missed their lease, as the status has them, `pauses` those that are in force, `gone` names the kind and the
     id of what is not listed any more. `leases` comes once a second at most, with the `instanceId`, `deadline`,
     `leaseSeconds` and `heartbeatAt` of every lease that was renewed; of more than 10,000 workers, of some. `ready` says
     that the current state was told, with the number of `instances` and `jobs`: what a client knew before and was not

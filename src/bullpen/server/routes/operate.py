@@ -5,15 +5,15 @@ from litestar.params import JSONBody
 
 from bullpen import operate
 from bullpen.auth.tokens import Operator, Scope
-from bullpen.schema.hold import (
+from bullpen.schema.pause import (
     DrainInstances,
-    HoldList,
     OperateAnswer,
+    PauseList,
     PausePool,
     ResumePool,
     RotatePool,
-    holds_of,
     operate_of,
+    pauses_of,
 )
 from bullpen.server.authentication import OPEN
 from bullpen.server.context import Asking, Ctx
@@ -21,11 +21,11 @@ from bullpen.server.parameters import check_query
 from bullpen.server.routes.responses import get, post
 
 
-@get("/v1/holds", summary="List the pauses in force")
-async def list_holds(request: Asking, context: Ctx) -> HoldList:
+@get("/v1/pauses", summary="List the pauses in force")
+async def list_pauses(request: Asking, context: Ctx) -> PauseList:
     """Who paused a resource class, or the whole pool, since when and why."""
     with context.serving(request, Scope.READ):
-        return HoldList(holds_of(await context.ports.records.pauses()))
+        return PauseList(pauses_of(await context.ports.records.pauses()))
 
 
 @post("/v1/pause", summary="Start nothing new in a class, or in the whole pool")
@@ -47,7 +47,7 @@ async def pause_pool(request: Asking, context: Ctx, data: JSONBody[PausePool]) -
 
 @post("/v1/resume", summary="End the pause of a class, or of the whole pool")
 async def resume_pool(request: Asking, context: Ctx, data: JSONBody[ResumePool]) -> OperateAnswer:
-    """Provisions that wait for it begin. What is not paused stays as it is; `hold` is the pause that is still in force,
+    """Provisions that wait for it begin. What is not paused stays as it is; `pause` is the one that is still in force,
     if one is."""
     with context.serving(request, Scope.OPERATE) as operator:
         return operate_of(
@@ -102,7 +102,7 @@ def _name_of(operator: Operator) -> str:
 
 ROUTER = Router(
     "/",
-    route_handlers=[list_holds, pause_pool, resume_pool, drain_instances, rotate_pool],
+    route_handlers=[list_pauses, pause_pool, resume_pool, drain_instances, rotate_pool],
     tags=["operate"],
     before_request=check_query,
 )

@@ -14,9 +14,9 @@ from zlib import crc32
 from bullpen.engines.aws.dynamodb.items import Value, moment, number, text
 from bullpen.model import instance, job, provision, worker
 from bullpen.model.control import Control
-from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
 from bullpen.model.rotation import Rotation

@@ -23,9 +23,9 @@ from bullpen.errors import Refused
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model import instance, provision, scale_set, worker
 from bullpen.model.control import Control
-from bullpen.model.hold import Pause
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
+from bullpen.model.pause import Pause
 from bullpen.model.provision import Provision
 from bullpen.model.repository import Repository
 from bullpen.model.rotation import Rotation

@@ -17,10 +17,11 @@ from bullpen.engines.aws.dynamodb.items import SHAPES, Item, decode, decode_stor
 from bullpen.engines.aws.dynamodb.table import TableClient, Walk
 from bullpen.engines.aws.dynamodb.writes import land_each, land_together
 from bullpen.errors import Conflict, Refused
-from bullpen.model import hold, repository, rotation, scale_set, set_session
-from bullpen.model.hold import Pause
+from bullpen.model import pause as pauses
+from bullpen.model import repository, rotation, scale_set, set_session
 from bullpen.model.instance import LIVE, Instance, State
 from bullpen.model.job import Job
+from bullpen.model.pause import Pause
 from bullpen.model.provision import COMMITTED, OPEN, Provision
 from bullpen.model.repository import Repository, repository_key
 from bullpen.model.rotation import Rotation
@@ -39,7 +40,7 @@ BY_PREFIX: dict[str, type[Any]] = {
     scale_set.ID_PREFIX: ScaleSet,
     set_session.ID_PREFIX: SetSession,
     repository.ID_PREFIX: Repository,
-    hold.ID_PREFIX: Pause,
+    pauses.ID_PREFIX: Pause,
     rotation.ID_PREFIX: Rotation,
 }
 NAMED_ALIKE: tuple[type[Any], ...] = (Instance, Provision, Job, Worker)

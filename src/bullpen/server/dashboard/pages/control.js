@@ -22,16 +22,16 @@ export default function page(context) {
       if (!answer && !asked.error.unavailable) return [problem(asked.error, "about its loops")];
       const loops = answer?.loops || Object.entries(status.loops).map(([name, alive]) => ({ name, process: "", alive, turns: [] }));
       const failing = new Map(status.failingLoops.map((one) => [one.loop, one]));
-      const holds = answer?.holds || shared.holds || [];
+      const pauses = answer?.pauses || shared.pauses || [];
       const protection = answer?.protection || status.controls;
       const braked = protection.filter((one) => one.state === "held");
       const bad = loops.filter((one) => one.failing || failing.has(one.name) || one.alive === false);
       const sentence = [bad.length ? [bold(bad[0].name), bad.length > 1 ? ` and ${plural(bad.length - 1, "other loop")} fail. ` : " fails: " + (bad[0].error || failing.get(bad[0].name)?.error || "it does not run") + ". "] : ["All ", bold(plural(loops.length, "loop")), " turn. "],
-        holds.map((one) => [one.resourceClass ? ["Class ", bold(one.resourceClass)] : "The pool", " is paused: ", one.note, ". "]), braked.map((one) => [bold(one.name), ": losses are held back. "]), status.settings.refused ? ["The settings file is not applied. "] : ""];
+        pauses.map((one) => [one.resourceClass ? ["Class ", bold(one.resourceClass)] : "The pool", " is paused: ", one.note, ". "]), braked.map((one) => [bold(one.name), ": losses are held back. "]), status.settings.refused ? ["The settings file is not applied. "] : ""];
       const processes = new Set(loops.map((one) => one.process)).size;
       return [
-        lead("Is the pool being kept?", bad.length ? "lost" : holds.length || braked.length || status.settings.refused ? "warn" : "good", sentence, may("operate") ? h("button", { type: "button", class: "button", on: { click: pauseDialog } }, "Pause…") : null),
-        holds.length ? panel({ title: "Paused", note: count(holds.length) }, holds.map((one) => h("div", { class: "list-row", key: one.resourceClass }, glyph("pause", "warn"), h("span", { class: "grow" }, bold(one.resourceClass || "the whole pool"), ": ", one.note, h("span", { class: "quiet" }, ` by ${one.by}, ${ago(one.since, now)}`)), may("operate") ? h("button", { type: "button", class: "button", on: { click: () => resumeDialog(one.resourceClass) } }, "Resume…") : null))) : null,
+        lead("Is the pool being kept?", bad.length ? "lost" : pauses.length || braked.length || status.settings.refused ? "warn" : "good", sentence, may("operate") ? h("button", { type: "button", class: "button", on: { click: pauseDialog } }, "Pause…") : null),
+        pauses.length ? panel({ title: "Paused", note: count(pauses.length) }, pauses.map((one) => h("div", { class: "list-row", key: one.resourceClass }, glyph("pause", "warn"), h("span", { class: "grow" }, bold(one.resourceClass || "the whole pool"), ": ", one.note, h("span", { class: "quiet" }, ` by ${one.by}, ${ago(one.since, now)}`)), may("operate") ? h("button", { type: "button", class: "button", on: { click: () => resumeDialog(one.resourceClass) } }, "Resume…") : null))) : null,
         h("div", { class: "columns", key: "columns" },
           h("div", null,
             panel({ title: "Loops", note: processes > 1 ? plural(processes, "process", "processes") : loops[0]?.process, footer: bad.length ? bad.map((one) => h("p", null, bold(one.name), ": ", one.error || failing.get(one.name)?.error || "it does not run")) : null }, loopTable(loops, failing, now)),

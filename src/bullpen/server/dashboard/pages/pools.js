@@ -56,7 +56,7 @@ function rows(series, now) {
     return {
       name, pool, counts, coming,
       target: pool?.idleTarget || 0,
-      paused: (shared.holds || []).find((one) => !one.resourceClass || one.resourceClass === name),
+      paused: (shared.pauses || []).find((one) => !one.resourceClass || one.resourceClass === name),
       wait: waits.length ? Math.max(...waits.map((one) => (now - ms(one.since)) / 1000)) : null,
       ...series.of(name),
     };

@@ -4,8 +4,8 @@ from bullpen.auth.tokens import Scope
 from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest
 from bullpen.model.worker import State as WorkerState
 from bullpen.schema import (
-    hold,
     instance,
+    pause,
     session,
     status,
     worker,
@@ -29,7 +29,7 @@ BUILDER = worker.WorkerAnswer(
     owes_reschedule=False,
     host="builder-7.example.org",
 )
-HOLD = hold.HoldAnswer("large", "the new image does not boot", BEGAN, "ada")
+PAUSE = pause.PauseAnswer("large", "the new image does not boot", BEGAN, "ada")
 LOOPS = {"debts": True, "sweep": True, "reconcile": True}
 BEAT = HeartbeatRequest(key="builder-7", token=1, lease=60, running=(Binding(JOB, 1),))
 GRANTED = HeartbeatAnswer(2, 1, 60.0, 18.5, (), WorkerState.ACTIVE, False)
@@ -52,25 +52,29 @@ EXAMPLES = {
     ),
     "listInstances": Example(instance.InstanceList([RUNNER], "")),
     "showInstance": Example(RUNNER),
-    "listHolds": Example(hold.HoldList([HOLD])),
+    "listPauses": Example(pause.PauseList([PAUSE])),
     "pausePool": Example(
-        hold.OperateAnswer(False, [hold.OperatorAction("pause", "class large", "no provision of it starts")], HOLD),
-        hold.PausePool(HOLD.note, "large"),
+        pause.OperateAnswer(False, [pause.OperatorAction("pause", "class large", "no provision of it starts")], PAUSE),
+        pause.PausePool(PAUSE.note, "large"),
     ),
     "resumePool": Example(
-        hold.OperateAnswer(False, [hold.OperatorAction("resume", "class large", "provisions start again")]),
-        hold.ResumePool("large"),
+        pause.OperateAnswer(False, [pause.OperatorAction("resume", "class large", "provisions start again")]),
+        pause.ResumePool("large"),
     ),
     "drainInstances": Example(
-        hold.OperateAnswer(False, [hold.OperatorAction("end", INSTANCE, "it is free")]),
-        hold.DrainInstances((INSTANCE,), note="its disk is full"),
+        pause.OperateAnswer(False, [pause.OperatorAction("end", INSTANCE, "it is free")]),
+        pause.DrainInstances((INSTANCE,), note="its disk is full"),
     ),
     "rotatePool": Example(
-        hold.OperateAnswer(
+        pause.OperateAnswer(
             True,
-            [hold.OperatorAction("rotate", "class small", "8 free: replaced, 2 at a time, as others take their place")],
+            [
+                pause.OperatorAction(
+                    "rotate", "class small", "8 free: replaced, 2 at a time, as others take their place"
+                )
+            ],
         ),
-        hold.RotatePool("small", dry_run=True),
+        pause.RotatePool("small", dry_run=True),
     ),
     "listWorkers": Example(worker.WorkerList([BUILDER], "")),
     "showWorker": Example(BUILDER),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from bullpen.model import limits
-from bullpen.model.hold import Pause
+from bullpen.model.pause import Pause
 from bullpen.model.rotation import Rotation
 from bullpen.schema.base import AnswerBody, RequestBody, Time, filled, time_of
 
@@ -24,7 +24,7 @@ ClassOrPool = Annotated[
 DryRun = Annotated[bool, Meta(description="Change nothing; answer what would be done.")]
 
 
-class HoldAnswer(AnswerBody, frozen=True):
+class PauseAnswer(AnswerBody, frozen=True):
     """A pause that is in force."""
 
     resource_class: Annotated[str, Meta(description="Resource class that is paused; empty for the whole pool.")]
@@ -34,8 +34,8 @@ class HoldAnswer(AnswerBody, frozen=True):
     drains: Annotated[bool, Meta(description="Whether every instance of it is drained, too.")] = False
 
 
-class HoldList(AnswerBody, frozen=True):
-    holds: Annotated[list[HoldAnswer], Meta(description="Pauses in force; that of the whole pool first.")]
+class PauseList(AnswerBody, frozen=True):
+    pauses: Annotated[list[PauseAnswer], Meta(description="Pauses in force; that of the whole pool first.")]
 
 
 class RotationAnswer(AnswerBody, frozen=True):
@@ -61,7 +61,7 @@ class OperateAnswer(AnswerBody, frozen=True):
 
     dry_run: Annotated[bool, Meta(description="Whether nothing was changed.")]
     actions: Annotated[list[OperatorAction], Meta(description="What was done, or would be.")]
-    hold: Annotated[HoldAnswer | None, Meta(description="Pause that is in force afterwards; null if none is.")] = None
+    pause: Annotated[PauseAnswer | None, Meta(description="Pause that is in force afterwards; null if none is.")] = None
 
 
 class PausePool(RequestBody, frozen=True):
@@ -117,14 +117,14 @@ def operate_of(outcome: "OperateOutcome") -> OperateAnswer:
     return OperateAnswer(
         outcome.dry_run,
         [filled(OperatorAction, one) for one in outcome.actions],
-        hold_of(outcome.hold) if outcome.hold is not None else None,
+        pause_of(outcome.pause) if outcome.pause is not None else None,
     )
 
 
-def hold_of(one: Pause) -> HoldAnswer:
-    return filled(HoldAnswer, one, since=time_of(one.since), by=one.operator)
+def pause_of(one: Pause) -> PauseAnswer:
+    return filled(PauseAnswer, one, since=time_of(one.since), by=one.operator)
 
 
-def holds_of(pauses: Iterable[Pause]) -> list[HoldAnswer]:
+def pauses_of(pauses: Iterable[Pause]) -> list[PauseAnswer]:
     """Those in force; that of the whole pool first."""
-    return [hold_of(one) for one in sorted(pauses, key=lambda one: one.resource_class) if one.is_on]
+    return [pause_of(one) for one in sorted(pauses, key=lambda one: one.resource_class) if one.is_on]

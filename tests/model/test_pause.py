@@ -4,9 +4,9 @@ import pytest
 
 from builders import NOW, later, pause, resume
 from bullpen.errors import InvalidTransition
-from bullpen.model import hold
-from bullpen.model.hold import absent, pause_key, paused_by, subject_of
+from bullpen.model import pause as pauses
 from bullpen.model.limits import NOTE_LENGTH, is_note
+from bullpen.model.pause import absent, pause_key, paused_by, subject_of
 
 
 def test_a_pause_says_who_paused_what_since_when_and_why() -> None:
@@ -20,14 +20,14 @@ def test_a_pause_says_who_paused_what_since_when_and_why() -> None:
 
 
 def test_another_note_does_not_change_since_when_it_is_paused() -> None:
-    event = hold.PoolPaused(at=later(60), by="a test", note="still broken", operator="bob")
-    again = hold.pause(pause().after, event).after
+    event = pauses.PoolPaused(at=later(60), by="a test", note="still broken", operator="bob")
+    again = pauses.pause(pause().after, event).after
     assert (again.note, again.operator, again.since) == ("still broken", "bob", NOW)
 
 
 def test_a_pause_after_a_resume_counts_from_its_own_time() -> None:
-    event = hold.PoolPaused(at=later(60), by="a test", note="again", operator="bob")
-    assert hold.pause(resume(pause().after).after, event).after.since == later(60)
+    event = pauses.PoolPaused(at=later(60), by="a test", note="again", operator="bob")
+    assert pauses.pause(resume(pause().after).after, event).after.since == later(60)
 
 
 def test_resuming_takes_the_note_away() -> None:
@@ -38,7 +38,7 @@ def test_resuming_takes_the_note_away() -> None:
 def test_what_is_not_paused_cannot_be_resumed() -> None:
     for one in (absent("small"), resume(pause().after).after):
         with pytest.raises(InvalidTransition):
-            hold.resume(one, hold.PoolResumed(at=NOW, by="a test"))
+            pauses.resume(one, pauses.PoolResumed(at=NOW, by="a test"))
 
 
 def test_a_class_and_the_whole_pool_have_records_of_their_own() -> None:
