@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from fakes.gitea.waiting import until
+from fakes.gitea.waiting import PATIENCE, until
 
 Json = dict[str, Any]
 NUMBERS = itertools.count(1)
@@ -72,6 +72,15 @@ class GiteaUser:
         made = self._with_password.post(f"/users/{self.name}/tokens", body)
         return GiteaCaller(self._http, made["sha1"])
 
+    def cancel(self, repository: GiteaRepository, run: int) -> None:
+        """As a person does in the browser: this version has no such call in its API."""
+        origin = {"origin": str(self._http.base_url)}
+        with httpx.Client(base_url=self._http.base_url, trust_env=False, timeout=PATIENCE) as browser:
+            form = {"user_name": self.name, "password": self.password}
+            assert browser.post("/user/login", data=form, headers=origin).status_code == 303
+            answer = browser.post(f"/{repository.name}/actions/runs/{run}/cancel", headers=origin)
+        assert answer.is_success, answer.text
+
     def add_organisation(self, name: str) -> GiteaScope:
         self.caller.post("/orgs", {"username": name})
         return GiteaScope(self.caller, f"/orgs/{name}")
@@ -92,6 +101,14 @@ class GiteaScope:
 
     def registration_token(self) -> str:
         return str(self.caller.post(f"{self.path}/actions/runners/registration-token")["token"])
+
+    def register_runner(self, name: str, labels: Sequence[str]) -> Json:
+        """As its program registers an ephemeral one, but from anywhere: what `GiteaRunner.adopt` takes."""
+        body = {"name": name, "token": self.registration_token(), "labels": list(labels), "ephemeral": True}
+        answer = self.caller.http.post("/api/actions/runner.v1.RunnerService/Register", json=body)
+        assert answer.is_success, answer.text
+        made = answer.json()["runner"]
+        return {**made, "id": int(made["id"]), "labels": [f"{label}:host" for label in labels]}
 
     def runners(self) -> list[Json]:
         return list(self.caller.get(f"{self.path}/actions/runners")["runners"])

@@ -70,18 +70,16 @@ class GiteaRunner:
 
     def register(self, token: str, name: str, labels: Sequence[str], *, ephemeral: bool = True) -> int:
         """With labels such as `small:host`. Returns the exit code of the command; what it printed is in the log."""
-        options = [
-            "--no-interactive",
-            "--instance",
-            self._url,
-            "--token",
-            token,
-            "--name",
-            name,
-            "--labels",
-            ",".join(labels),
-        ]
-        return self._to_its_end("register", *options, *(["--ephemeral"] if ephemeral else []))
+        named = {"instance": self._url, "token": token, "name": name, "labels": ",".join(labels)}
+        options = [word for key, value in named.items() for word in (f"--{key}", value)]
+        return self._to_its_end("register", "--no-interactive", *options, *(["--ephemeral"] if ephemeral else []))
+
+    def adopt(self, registration: dict[str, Any]) -> None:
+        """Be the runner that another process has registered."""
+        path = self.folder / ".runner"
+        path.write_text(json.dumps({**registration, "address": self._url}))
+        if self._ids:
+            os.chown(path, *self._ids)
 
     def start(self, *options: str) -> None:
         """Let it wait for jobs; with `--once`, and if it is ephemeral, for one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from fakes.gitea.api import GiteaRepository
+from fakes.gitea.api import GiteaRepository, GiteaUser
 from fakes.gitea.runner import GiteaRunner
 from fakes.gitea.server import GiteaServer
 from fakes.gitea.waiting import until
@@ -59,7 +59,7 @@ def test_a_runner_that_is_told_to_end_lets_its_job_finish_within_the_shutdown_ti
     assert runner.wait() == 0
     done = gitea_repository.job_that(job["run_id"], "build", status="completed")
     assert done["conclusion"] == "success"
-    assert "to the end" in gitea_repository.log_of(job["id"])
+    assert (runner.folder / "ended").exists()
 
 
 def test_a_runner_that_is_told_to_end_without_a_shutdown_timeout_abandons_its_job_and_reports_success(
@@ -71,6 +71,18 @@ def test_a_runner_that_is_told_to_end_without_a_shutdown_timeout_abandons_its_jo
     assert runner.wait() == 0
     assert gitea_repository.job_that(job["run_id"], "build")["status"] == "in_progress"
     assert [one["id"] for one in gitea_repository.runners()] == [runner.registration["id"]]
+
+
+def test_an_ephemeral_runner_is_not_told_that_its_job_was_cancelled(
+    gitea_owner: GiteaUser, gitea_repository: GiteaRepository, gitea_runner: Runners
+) -> None:
+    runner, job = at_work(gitea_runner, gitea_repository)
+    gitea_owner.cancel(gitea_repository, job["run_id"])
+    assert gitea_repository.job_that(job["run_id"], "build")["conclusion"] == "cancelled"
+    assert gitea_repository.runners() == []
+    assert runner.ask("UpdateTask", {"state": {"id": runner.task}}).status_code == 500, "it is not known any more"
+    let_end(runner)
+    until(lambda: (runner.folder / "ended").exists(), "the job has gone on to its end")
 
 
 def test_a_job_survives_that_the_server_is_killed_and_starts_again(

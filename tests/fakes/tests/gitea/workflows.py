@@ -36,9 +36,11 @@ def registered(make: Runners, where: GiteaScope, run: Json, **changed: str) -> G
     return runner
 
 
-def at_work(make: Runners, repository: GiteaRepository, **changed: str) -> tuple[GiteaRunner, Json]:
-    """A runner whose job has begun, and ends when it may; and the job."""
-    command = "touch $HOME/begun; until [ -e $HOME/may_end ]; do sleep 0.05; done; echo to the end"
+def at_work(
+    make: Runners, repository: GiteaRepository, first: str = "true", **changed: str
+) -> tuple[GiteaRunner, Json]:
+    """A runner whose job has begun, with a command, and ends when it may; and the job."""
+    command = f"{first}; touch $HOME/begun; until [ -e $HOME/may_end ]; do sleep 0.05; done; touch $HOME/ended"
     run, job = waiting(repository, command)
     runner = registered(make, repository, run, **changed)
     runner.start()
