@@ -30,9 +30,16 @@ NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def gitea(gitea_program: Path) -> Iterator[GiteaServer]:
+def gitea_of_all(gitea_program: Path) -> Iterator[GiteaServer]:
     with serving_gitea(gitea_program, lost_after=LOST_AFTER, queue="channel") as server:
         yield server
+
+
+@pytest.fixture
+def gitea(gitea_of_all: GiteaServer) -> GiteaServer:
+    if not gitea_of_all.is_running:
+        gitea_of_all.start()  # a test has failed before it started it again
+    return gitea_of_all
 
 
 @pytest.fixture

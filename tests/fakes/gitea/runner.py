@@ -8,7 +8,6 @@ import pwd
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,8 @@ from typing import Any
 
 import httpx
 
-from fakes.gitea.child import a_child, end
+from fakes.gitea.child import GiteaProcess
+from fakes.gitea.server import link
 from fakes.gitea.waiting import PATIENCE, until
 
 SETTINGS: dict[str, Any] = {
@@ -43,7 +43,7 @@ class GiteaRunner:
         self._program, self._url = program, url
         self._ids = (pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid) if user else None
         self._environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: GiteaProcess | None = None
         settings = {**SETTINGS, "runner": {**SETTINGS["runner"], **changed}}
         (folder / "config.yaml").write_text(json.dumps(settings))  # JSON is YAML
         self.log.touch()
@@ -72,7 +72,11 @@ class GiteaRunner:
         """With labels such as `small:host`. Returns the exit code of the command; what it printed is in the log."""
         named = {"instance": self._url, "token": token, "name": name, "labels": ",".join(labels)}
         options = [word for key, value in named.items() for word in (f"--{key}", value)]
-        return self._to_its_end("register", "--no-interactive", *options, *(["--ephemeral"] if ephemeral else []))
+        process = self._run("register", "--no-interactive", *options, *(["--ephemeral"] if ephemeral else []))
+        try:
+            return _code(process, f"gitea-runner register ends: {self.log}")
+        finally:
+            process.end()
 
     def adopt(self, registration: dict[str, Any]) -> None:
         """Be the runner that another process has registered."""
@@ -83,35 +87,29 @@ class GiteaRunner:
 
     def start(self, *options: str) -> None:
         """Let it wait for jobs; with `--once`, and if it is ephemeral, for one."""
-        self._process = self._child("daemon", *options)
+        self.kill()
+        self._process = self._run("daemon", *options)
 
     def wait(self) -> int:
         """Its exit code."""
-        assert self._process is not None, "the runner has not been started"
-        process = self._process
-        until(lambda: process.poll() is not None, f"the runner ends:\n{self.log.read_text()}")
-        return process.returncode
+        return _code(self._started, f"the runner ends: {self.log}")
 
     def signal(self, number: signal.Signals) -> None:
-        assert self._process is not None, "the runner has not been started"
-        self._process.send_signal(number)
+        self._started.signal(number)
 
     def kill(self) -> None:
         """Without a word to the server, and the job with it."""
         if self._process is not None:
-            end(self._process)
+            self._process.end()
 
-    def _to_its_end(self, *words: str) -> int:
-        process = self._child(*words)
-        try:
-            until(lambda: process.poll() is not None, f"gitea-runner {words[0]} ends:\n{self.log.read_text()}")
-        finally:
-            end(process)
-        return process.returncode
+    @property
+    def _started(self) -> GiteaProcess:
+        assert self._process is not None, "the runner has not been started"
+        return self._process
 
-    def _child(self, *words: str) -> subprocess.Popen[bytes]:
+    def _run(self, *words: str) -> GiteaProcess:
         command = [self._program, "--config", "config.yaml", *words]
-        return a_child(command, self.folder, self.log, self._environ, self._ids)
+        return GiteaProcess(command, self.folder, self.log, self._environ, self._ids)
 
 
 @contextmanager
@@ -121,7 +119,7 @@ def a_gitea_runner(built: Path, url: str, user: str = "", **changed: Any) -> Ite
     folder = Path(tempfile.mkdtemp(prefix="gitea-runner-"))
     folder.chmod(0o755)
     program = folder / "gitea-runner"
-    shutil.copy2(built, program)
+    link(str(built), str(program))
     home = folder / "home"
     home.mkdir()
     runner = GiteaRunner(program, home, url, user, **changed)
@@ -130,3 +128,9 @@ def a_gitea_runner(built: Path, url: str, user: str = "", **changed: Any) -> Ite
     finally:
         runner.kill()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _code(process: GiteaProcess, what: str) -> int:
+    until(lambda: process.code is not None, what)
+    assert process.code is not None
+    return process.code

@@ -13,7 +13,6 @@ import os
 import pwd
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from typing import Any
 import httpx
 
 from fakes.gitea.api import GiteaCaller
-from fakes.gitea.child import a_child, end
+from fakes.gitea.child import GiteaProcess
 from fakes.gitea.waiting import PATIENCE, until
 from fakes.peers import GITEA_READS
 from free_ports import a_free_port
@@ -106,7 +105,7 @@ class GiteaServer:
             os.chown(self._data, *self._ids)
             os.chown(self._settings, *self._ids)
         self._http = httpx.Client(base_url=self.url, trust_env=False, timeout=PATIENCE)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: GiteaProcess | None = None
         self._admin: GiteaCaller | None = None
 
     @property
@@ -124,13 +123,17 @@ class GiteaServer:
         assert self._process is not None, "the server has not been started"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.code is None
+
     def start(self) -> None:
         """Return when its API answers."""
-        command = [self._program / "gitea", "web", "--config", self._settings]
-        self._process = process = a_child(command, self._data, self.log, self._environ, self._ids)
+        self.kill()
+        self._process = self._run(self.log, "web")
 
         def answers() -> bool:
-            assert process.poll() is None, f"Gitea ended with {process.returncode}:\n{self.last_words()}"
+            assert self.is_running, f"Gitea has ended:\n{self.last_words()}"
             try:
                 return self._http.get("/api/v1/version").is_success
             except httpx.TransportError:
@@ -140,13 +143,13 @@ class GiteaServer:
 
     def stop(self) -> None:
         """As systemd does it: what it has begun it may end."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        until(lambda: self._process is None or self._process.poll() is not None, "Gitea ends after SIGTERM")
+        assert self._process is not None, "the server has not been started"
+        self._process.signal(signal.SIGTERM)
+        until(lambda: not self.is_running, "Gitea ends after SIGTERM")
 
     def kill(self) -> None:
         if self._process is not None:
-            end(self._process)
+            self._process.end()
 
     def close(self) -> None:
         self.kill()
@@ -154,19 +157,21 @@ class GiteaServer:
 
     def command(self, *words: str) -> str:
         """What a command of its program prints, which runs beside the server: `gitea admin user list`."""
-        found = tempfile.mkstemp(dir=self._data.parent)
-        os.close(found[0])
-        output = Path(found[1])
-        command = [self._program / "gitea", "--config", self._settings, *words]
-        process = a_child(command, self._data, output, self._environ, self._ids)
+        found, name = tempfile.mkstemp(dir=self._data.parent)
+        os.close(found)
+        process = self._run(Path(name), *words)
         try:
-            until(lambda: process.poll() is not None, f"gitea {' '.join(words[:3])}")
+            until(lambda: process.code is not None, f"gitea {' '.join(words[:3])}")
+            printed = Path(name).read_text()
+            assert process.code == 0, f"gitea {' '.join(words[:3])} failed: {printed}"
+            return printed
         finally:
-            end(process)
-        printed = output.read_text()
-        output.unlink()
-        assert process.returncode == 0, f"gitea {' '.join(words[:3])} failed: {printed}"
-        return printed
+            process.end()
+            Path(name).unlink()
+
+    def _run(self, log: Path, *words: str) -> GiteaProcess:
+        command = [self._program / "gitea", "--config", self._settings, *words]
+        return GiteaProcess(command, self._data, log, self._environ, self._ids)
 
     def ping(self) -> httpx.Response:
         """What it answers a runner that asks whether it is there."""
@@ -183,9 +188,9 @@ def serving_gitea(built: Path, **told: Any) -> Iterator[GiteaServer]:
     folder.chmod(0o755)  # the home of the one who built it may be closed to the user that it runs as
     program = folder / "program"
     program.mkdir()
-    _link(str(built / "gitea"), str(program / "gitea"))
+    link(str(built / "gitea"), str(program / "gitea"))
     for name in GITEA_READS:
-        shutil.copytree(built / name, program / name, copy_function=_link)
+        shutil.copytree(built / name, program / name, copy_function=link)
     server = GiteaServer(folder, program, **told)
     try:
         server.start()
@@ -195,7 +200,8 @@ def serving_gitea(built: Path, **told: Any) -> Iterator[GiteaServer]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _link(source: str, target: str) -> None:
+def link(source: str, target: str) -> None:
+    """Put a file of the cache where every user gets to it."""
     try:
         os.link(source, target)  # a hundred megabytes, and over a thousand files
     except OSError:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fakes.gitea.api import GiteaRepository, GiteaUser
+from fakes.gitea.child import GiteaProcess
 from fakes.gitea.server import GiteaServer, serving_gitea
 from fakes.gitea.waiting import until
 from fakes.java_engines import listening_elsewhere
@@ -77,12 +78,24 @@ def test_a_server_with_actions_hears_runners(gitea: GiteaServer, gitea_repositor
     assert gitea.ping().json() == {"data": "Hello, tests!"}
 
 
+def test_what_a_child_started_ends_with_it_and_its_id_is_not_given_away_before(tmp_path: Path) -> None:
+    script = "set -m; sleep 600 & echo $! > grandchild; exit 3"  # in a process group of its own, as a runner's steps
+    child = GiteaProcess(["bash", "-c", script], tmp_path, tmp_path / "log", os.environ, None)
+    until(lambda: child.code is not None, "the child has ended")
+    assert child.code == 3
+    assert Path("/proc", str(child.pid)).exists()
+    child.end()
+    assert not Path("/proc", str(child.pid)).exists()
+    grandchild = Path("/proc", (tmp_path / "grandchild").read_text().strip())
+    until(lambda: not grandchild.exists() or "\nState:\tZ" in (grandchild / "status").read_text(), "it has ended too")
+
+
 def test_a_child_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
     parent = f"""
         import os, signal
         from pathlib import Path
-        from fakes.gitea.child import a_child
-        child = a_child(["sleep", "600"], Path("/"), Path({str(tmp_path / "log")!r}), os.environ, None)
+        from fakes.gitea.child import GiteaProcess
+        child = GiteaProcess(["sleep", "600"], Path("/"), Path({str(tmp_path / "log")!r}), os.environ, None)
         print(child.pid, flush=True)
         signal.pause()
     """
