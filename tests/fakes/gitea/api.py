@@ -73,23 +73,34 @@ class GiteaUser:
         return GiteaCaller(self._http, made["sha1"])
 
     def cancel(self, repository: GiteaRepository, run: int) -> None:
-        """As a person does in the browser: this version has no such call in its API."""
+        self._press(f"/{repository.name}/actions/runs/{run}/cancel")
+
+    def approve(self, repository: GiteaRepository, run: int) -> None:
+        """Let the jobs of a stranger's pull request run."""
+        self._press(f"/{repository.name}/actions/runs/{run}/approve")
+
+    def _press(self, button: str) -> None:
+        """As a person does in the browser: for these, this version has no call in its API."""
         origin = {"origin": str(self._http.base_url)}
         with httpx.Client(base_url=self._http.base_url, trust_env=False, timeout=PATIENCE) as browser:
             form = {"user_name": self.name, "password": self.password}
             assert browser.post("/user/login", data=form, headers=origin).status_code == 303
-            answer = browser.post(f"/{repository.name}/actions/runs/{run}/cancel", headers=origin)
+            answer = browser.post(button, headers=origin)
         assert answer.is_success, answer.text
 
     def add_organisation(self, name: str) -> GiteaScope:
         self.caller.post("/orgs", {"username": name})
         return GiteaScope(self.caller, f"/orgs/{name}")
 
-    def add_repository(self, name: str, organisation: str = "") -> GiteaRepository:
+    def add_repository(self, name: str, organisation: str = "", *, private: bool = True) -> GiteaRepository:
         """With one commit on `main`."""
-        body = {"name": name, "auto_init": True, "private": True}
+        body = {"name": name, "auto_init": True, "private": private}
         self.caller.post(f"/orgs/{organisation}/repos" if organisation else "/user/repos", body)
         return GiteaRepository(self.caller, f"{organisation or self.name}/{name}")
+
+    def fork(self, repository: GiteaRepository) -> GiteaRepository:
+        self.caller.post(f"{repository.path}/forks", {})
+        return GiteaRepository(self.caller, f"{self.name}/{repository.name.partition('/')[2]}")
 
 
 class GiteaScope:
@@ -132,6 +143,12 @@ class GiteaRepository(GiteaScope):
         ]
         made = self.caller.post(f"{self.path}/contents", {"branch": "main", "message": message, "files": changes})
         return str(made["commit"]["sha"])
+
+    def propose(self, fork: GiteaRepository) -> int:
+        """Open a pull request with the `main` of a fork, as its owner; its number."""
+        owner = fork.name.partition("/")[0]
+        body = {"title": "change", "head": f"{owner}:main", "base": "main"}
+        return int(fork.caller.post(f"{self.path}/pulls", body)["number"])
 
     def add_hook(self, url: str, secret: str, events: Sequence[str] = EVENTS) -> int:
         """A webhook; its id."""

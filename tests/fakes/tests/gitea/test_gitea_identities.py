@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import httpx
 
-from fakes.gitea.api import GiteaRepository
-from fakes.tests.gitea.workflows import Runners, at_work, let_end, waiting
+from fakes.gitea.api import GiteaRepository, GiteaUser
+from fakes.gitea.server import GiteaServer
+from fakes.tests.gitea.workflows import PATH, Runners, at_work, let_end, one_job, waiting
 
 ARTIFACTS = "/twirp/github.actions.results.api.v1.ArtifactService/ListArtifacts"
 
@@ -43,3 +44,20 @@ def test_the_runtime_token_of_a_job_proves_its_run_while_the_job_runs(
     let_end(runner)
     assert runner.wait() == 0
     assert asked_of(job["run_id"]).status_code == 500
+
+
+def test_the_run_of_a_strangers_pull_request_waits_for_an_approval_and_does_not_name_the_fork(
+    gitea: GiteaServer, gitea_owner: GiteaUser
+) -> None:
+    repository = gitea_owner.add_repository("widgets", private=False)
+    repository.push({PATH: one_job("true")[PATH].replace("on: push", "on: pull_request")})
+    fork = gitea.admin.add_user(f"stranger-of-{gitea_owner.name}").fork(repository)
+    sha = fork.push({"change": "1"})
+    number = repository.propose(fork)
+    run = repository.run_of(sha)
+    assert (run["event"], run["path"]) == ("pull_request", f"check.yaml@refs/pull/{number}/head")
+    assert (run["repository"]["full_name"], "head_repository" in run) == (repository.name, False)
+    assert repository.caller.get(f"{repository.path}/pulls/{number}")["head"]["repo"]["full_name"] == fork.name
+    assert repository.job_that(run["id"], "build")["status"] == "waiting"
+    gitea_owner.approve(repository, run["id"])
+    assert repository.job_that(run["id"], "build")["status"] == "queued"
