@@ -187,6 +187,10 @@ class GiteaRepository(GiteaScope):
         assert answer.is_success, answer.text
         return answer.text
 
+    def tasks(self) -> list[Json]:
+        """What runners have taken, the newest first: with the ids that runners and server use among each other."""
+        return list(self.caller.get(f"{self.path}/actions/tasks")["workflow_runs"])
+
     def rerun(self, run: int, job: int) -> httpx.Response:
         """What Gitea answers to the request to run a job again, and what needs it."""
         return self.caller.ask("POST", f"{self.path}/actions/runs/{run}/jobs/{job}/rerun")

@@ -8,7 +8,7 @@ from fakes.gitea.api import GiteaRepository, GiteaUser
 from fakes.gitea.runner import GiteaRunner
 from fakes.gitea.server import GiteaServer
 from fakes.gitea.waiting import until
-from fakes.tests.gitea.workflows import Runners, at_work, let_end
+from fakes.tests.gitea.workflows import Runners, at_work, let_end, registered, waiting
 
 
 def told_to_end(runner: GiteaRunner) -> None:
@@ -48,6 +48,22 @@ def test_who_has_the_credentials_of_a_dead_runner_ends_its_job_at_once(
     assert (lost["status"], lost["conclusion"]) == ("completed", "failure")
     assert gitea_repository.runners() == []
     assert gitea_repository.rerun(job["run_id"], job["id"]).status_code == 201
+
+
+def test_a_job_that_never_reached_its_runner_runs_for_the_server_until_its_task_is_ended(
+    gitea_repository: GiteaRepository, gitea_runner: Runners
+) -> None:
+    """As when the server is killed, or the connection, before it has answered the runner that asks for a job."""
+    run, job = waiting(gitea_repository, "true")
+    runner = registered(gitea_runner, gitea_repository, run)
+    assert "task" in runner.ask("FetchTask", {"tasksVersion": 0}).json(), "the answer that was lost"
+    assert "task" not in runner.ask("FetchTask", {"tasksVersion": 0}).json()
+    assert gitea_repository.job_that(run["id"], "build")["status"] == "in_progress"
+    (task,) = gitea_repository.tasks()
+    assert (task["status"], task["name"], task["url"]) == ("running", "build", run["html_url"])
+    runner.ask("UpdateTask", {"state": {"id": task["id"], "result": "RESULT_FAILURE"}})
+    assert gitea_repository.job_that(run["id"], "build")["conclusion"] == "failure"
+    assert gitea_repository.rerun(run["id"], job["id"]).status_code == 201
 
 
 def test_a_runner_that_is_told_to_end_lets_its_job_finish_within_the_shutdown_timeout(
