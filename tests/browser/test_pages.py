@@ -20,18 +20,20 @@ EMPTY = {
     "sets": ("No scale sets", "bullpen doctor"),
     "control": ("Nothing is owed.", "loops turn."),
     "cost": ("No data in this range", "bullpen cost --since 24h"),
-    "activity": ("No actions yet", "bullpen refresh"),
 }
-"""What each page of an empty pool says, and the command that changes it; Control is never empty."""
+"""What each page of an empty pool says, and the command that changes it; Control is never empty, and Activity has the
+queues that `serve` makes in a new pool."""
 
 
 def test_every_page_of_an_empty_pool_says_what_would_appear_there(chromium: Browser, home: Path) -> None:
     with serving(home) as server, viewed(chromium, server) as view:
-        assert [*EMPTY] == PLACES
+        assert [*EMPTY, "activity"] == PLACES
         for place, (what, command) in EMPTY.items():
             view.go(place)
             view.see(what)
             view.see(command)
+        view.go("activity")
+        view.see("make queue")
 
 
 def test_no_page_scrolls_sideways_in_a_narrow_window(chromium: Browser, home: Path) -> None:

@@ -14,6 +14,7 @@ from browser import made_answers
 from browser.made_pool import MadePool
 from browser.made_server import MISSING, Answer, MadeServer, made_server
 from browser.stage import DashboardView, viewed
+from bullpen.schema.activity import ActivityList
 from bullpen.schema.cost import AmountAnswer
 
 pytestmark = pytest.mark.slow
@@ -49,6 +50,13 @@ def test_an_older_server_is_shown_with_what_it_has(chromium: Browser) -> None:
         view.see("All 7 loops turn.")
         view.go("queue")
         view.see("No provision waits for a cap.")
+
+
+def test_activity_without_an_action_says_what_would_appear_there(chromium: Browser) -> None:
+    with shown(chromium, {"/v1/activity": ActivityList([], "")}) as (view, _):
+        view.go("activity")
+        view.see("No actions yet")
+        view.see("bullpen refresh")
 
 
 def test_a_store_in_trouble_is_said_and_the_end_of_it(chromium: Browser) -> None:

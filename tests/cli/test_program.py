@@ -260,6 +260,7 @@ def test_the_help_of_every_command_has_examples(bullpen: CommandLine, command: s
     )
 
 
+@pytest.mark.usefixtures("bullpen")  # which puts the signal handlers back: `main` ends by ignoring signals
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
 def test_help_lists_every_command(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

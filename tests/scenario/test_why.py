@@ -57,10 +57,12 @@ def test_a_runner_of_another_trust_domain_kind_or_image_is_the_cause(pool: Pool)
     assert [one["rule"] for one in wait["candidates"]] == ["trust-domain"]
     pool.kill_commands()
     pool.start_provision("kind", 1, "--wait", "50m", "--trust-domain", "a", "--usage-class", "spot")
+    pool.until(lambda: _has_begun(pool, "kind"), "kind has begun")
     pool.until(lambda: "requirements" in causes(pool, "kind"), "the usage class is the cause", patience=120)
     pool.kill_commands()
     pool.settings["classes.small.image-generation"] = 2
     pool.start_provision("image", 1, "--wait", "50m", "--trust-domain", "a")
+    pool.until(lambda: _has_begun(pool, "image"), "image has begun")
     pool.until(lambda: "image-retired" in causes(pool, "image") or bool(_queued(pool)), "image waits")
     pool.until(lambda: causes(pool, "image") == ["image-retired"], "the image is the cause", patience=120)
 
