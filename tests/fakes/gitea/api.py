@@ -162,8 +162,15 @@ class GiteaRepository(GiteaScope):
         """The newest first."""
         return list(self.caller.get(f"{self.path}/actions/runs")["workflow_runs"])
 
+    def dispatch(self, workflow: str) -> int:
+        """Start a run of a file that is on `main` and has `on: workflow_dispatch`; its id. The run exists when this
+        returns: unlike one that a push starts, it is neither lost nor doubled if the server is killed then."""
+        path = f"{self.path}/actions/workflows/{workflow}/dispatches"
+        return int(self.caller.call("POST", path, {"ref": "main"}, return_run_details="true")["workflow_run_id"])
+
     def run_of(self, sha: str) -> Json:
-        """The run that a commit has started."""
+        """The run that a commit has started, once the server has come to it. Wait for it before the next push: the run
+        of a push that still waits may be given a later commit."""
         return until(
             lambda: next((run for run in self.runs() if run["head_sha"] == sha), None),
             f"{self.name} has a run of {sha}",

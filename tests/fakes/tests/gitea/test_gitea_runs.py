@@ -9,7 +9,7 @@ import pytest
 from fakes.gitea.api import GiteaRepository, GiteaUser
 from fakes.gitea.server import GiteaServer
 from fakes.gitea.waiting import until
-from fakes.tests.gitea.workflows import Runners, one_job, registered, waiting
+from fakes.tests.gitea.workflows import PATH, Runners, one_job, registered, waiting
 
 
 def test_a_push_starts_a_run_whose_job_waits_for_a_label_of_this_run_alone(gitea_repository: GiteaRepository) -> None:
@@ -18,6 +18,14 @@ def test_a_push_starts_a_run_whose_job_waits_for_a_label_of_this_run_alone(gitea
     job = gitea_repository.job_that(run["id"], "build")
     assert (run["event"], run["status"], run["path"]) == ("push", "queued", "check.yaml@refs/heads/main")
     assert (job["run_id"], job["status"], job["labels"]) == (run["id"], "queued", [f"run-{run['id']}"])
+
+
+def test_a_run_that_is_dispatched_exists_when_the_server_answers(gitea_repository: GiteaRepository) -> None:
+    gitea_repository.push({PATH: one_job("true")[PATH].replace("on: push", "on: workflow_dispatch")})
+    ids = [gitea_repository.dispatch("check.yaml") for _ in range(2)]
+    assert [run["id"] for run in gitea_repository.runs()] == sorted(ids, reverse=True)
+    assert [gitea_repository.run(id)["event"] for id in ids] == ["workflow_dispatch"] * 2
+    assert [job["labels"] for id in ids for job in gitea_repository.jobs(id)] == [[f"run-{id}"] for id in ids]
 
 
 def test_an_ephemeral_runner_of_the_repository_executes_the_job_and_is_gone_from_the_list(
