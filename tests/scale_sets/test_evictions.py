@@ -14,7 +14,7 @@ from bullpen.model.set_session import JobCounts, WaitingJob
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.refresh import launch
 from bullpen.refresh.lack import SetLack, set_lacks
-from bullpen.refresh.launch import LaunchOrder
+from bullpen.refresh.launch import LaunchOrder, PoolNeeds
 from bullpen.sim.world import World
 from fixtures import machines, records, with_pool
 from scale_sets.fixtures import a_set_world, push, serve, session, settings_of, until_done
@@ -117,7 +117,7 @@ async def test_what_jobs_or_the_minimum_need_is_urgent(
     async with a_set_world(settings_of(min=minimum)) as world:
         now = world.ports().clock.now()
         await a_lack(world, 5, *(WaitingJob(f"job-{n}", now) for n in range(named)), statistics=counts, phantom=phantom)
-        (lack,) = await set_lacks(world.ports(), world.settings)
+        (lack,) = await set_lacks(world.ports(), world.settings, [])
         assert (lack.missing, lack.urgent) == (5, urgent)
 
 
@@ -160,10 +160,10 @@ async def test_an_order_that_is_tried_again_evicts_for_the_jobs_that_are_left_on
         await a_lack(world, 3, statistics=JobCounts(3, 0))
         tries = iter([False, True])
 
-        async def has_place(*_: object) -> bool:
-            return next(tries)
+        async def needs_if_placed(*_: object) -> PoolNeeds | None:
+            return await PoolNeeds.read(ports, world.settings) if next(tries) else None
 
-        monkeypatch.setattr(launch, "_has_place", has_place)
+        monkeypatch.setattr(launch, "_needs_if_placed", needs_if_placed)
         monkeypatch.setattr(launch, "_to_come", lambda launches: 2)
         await launch.launch(ports, world.settings, LaunchOrder("small", ON_DEMAND, 5, "a test", for_sets=3))
         assert len(set(others) & set(machines(world))) == 2

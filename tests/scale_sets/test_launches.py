@@ -192,7 +192,7 @@ async def test_a_job_that_github_has_taken_back_gives_a_set_no_precedence() -> N
         now = world.ports().clock.now()
         back = WaitingJob("job-1", later(now, -3000.0), lapses=3, taken_back_at=later(now, -2000.0))
         await a_lack(world, 1, back, WaitingJob("job-2", later(now, -60.0)), WaitingJob("job-3", later(now, -30.0)))
-        (lack,) = await set_lacks(world.ports(), world.settings)
+        (lack,) = await set_lacks(world.ports(), world.settings, [])
         assert lack.since == later(now, -60.0)
 
 

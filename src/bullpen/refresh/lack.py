@@ -17,7 +17,7 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import Instance
-from bullpen.model.pause import paused_by
+from bullpen.model.pause import Pause, paused_by
 from bullpen.model.scale_set import READY
 from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements, UsageClass
@@ -46,12 +46,11 @@ class SetLack:
         return one.resource_class == needs.resource_class and _fits(one, needs)
 
 
-async def set_lacks(ports: Ports, settings: Settings) -> list[SetLack]:
-    """Of every set that a process listens to."""
+async def set_lacks(ports: Ports, settings: Settings, pauses: Sequence[Pause]) -> list[SetLack]:
+    """Of every set that a process listens to, but for those whose class is paused."""
     if not settings.on_github or not settings.github.scale_sets:
         return []
     sessions, sets = await ports.records.set_sessions(), await ports.records.scale_sets()
-    pauses = await ports.records.pauses()
     oldest = later(ports.clock.now(), -HEARD_WITHIN)
     found = []
     for name, session in sorted(sessions.items()):

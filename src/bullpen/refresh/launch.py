@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import Self
 
 from bullpen.config import Settings
 from bullpen.errors import (
@@ -77,6 +78,28 @@ class LaunchOrder:
     for_sets: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PoolNeeds:
+    """What a launch decides by, as one look at the pool shows it: what sets lack, what operators ask for, and the live
+    instances."""
+
+    lacks: Sequence[SetLack]
+    asked: OperatorOrders
+    live: Sequence[Instance]
+
+    @classmethod
+    async def read(cls, ports: Ports, settings: Settings) -> Self:
+        asked = await OperatorOrders.read(ports)
+        return cls(await set_lacks(ports, settings, asked.pauses), asked, await every_live(ports))
+
+    def ready(self, settings: Settings, resource_class: str, now: datetime) -> list[Instance]:
+        """Instances that are on offer, or on their way there, but for those that are being replaced."""
+        of_class = [one for one in self.live if one.resource_class == resource_class]
+        on_offer = [one for one in of_class if one.is_claimable]
+        coming = [one for one in of_class if one.is_pending and not one.is_drained]
+        return [*coming, *self.asked.counted(settings, resource_class, on_offer, now)]
+
+
 async def under_way(ports: Ports, settings: Settings, resource_class: str) -> Counter[UsageClass]:
     """Machines that open launches have yet to register, by usage class."""
     found = Counter[UsageClass]()
@@ -94,8 +117,8 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
         record = ProvisionRecord(ports, opening.after)
         try:
             await ports.records.apply(opening)
-            if await _has_place(ports, settings, record.stored.id, order):
-                return _report(order, *await _create(ports, settings, record, order))
+            if (needs := await _needs_if_placed(ports, settings, record.stored.id, order)) is not None:
+                return _report(order, *await _create(ports, settings, record, order, needs))
         except Outdated:
             raise
         except BullpenError as failure:
@@ -105,7 +128,7 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
             return _report(order, 0, failure)
         await _abort(ports, settings, record, "others launch what is missing, or its class is paused")
         launches = await _launches(ports, settings, order.resource_class, order.usage_class)
-        order = await _left(ports, settings, order, launches)
+        order = _left(settings, order, launches, await PoolNeeds.read(ports, settings), ports.clock.now())
         if order.count <= 0:
             break
     return PlanReport()
@@ -114,7 +137,7 @@ async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanRe
 async def foresee(ports: Ports, settings: Settings, order: LaunchOrder, foreseen: Counter[str]) -> tuple[Action, ...]:
     """What a launch would create within the caps, and what not. `foreseen` is how many more or fewer there are of each
     class by then: what is created here is added."""
-    headroom = await _headroom(ports, settings, order)
+    headroom = _headroom(ports, settings, order, await PoolNeeds.read(ports, settings))
     short = await headroom.shortage(order.resource_class, order.count, foreseen)
     over = min(short.over, order.count) if short else 0
     foreseen[order.resource_class] += order.count - over
@@ -142,44 +165,36 @@ def _opening(ports: Ports, settings: Settings, order: LaunchOrder) -> Change[Pro
     return provisions.open_(asked, provisions.Opened(at=now, by=BY, why="warm"))
 
 
-async def _has_place(ports: Ports, settings: Settings, own_id: str, order: LaunchOrder) -> bool:
-    """True if an open launch, which others can see by now, may go ahead."""
+async def _needs_if_placed(ports: Ports, settings: Settings, own_id: str, order: LaunchOrder) -> PoolNeeds | None:
+    """What the pool needs, if an open launch, which others can see by now, may go ahead."""
     loop = asyncio.get_running_loop()
     # One whose process was killed never gives up: its deadline ends it.
     patience = loop.time() + settings.timings.takeover
     while True:
         launches = await _launches(ports, settings, order.resource_class, order.usage_class)
         others = [one for one in launches if one.id != own_id]
-        if (await _left(ports, settings, order, others)).count >= order.count:
-            return True
         firm = [one for one in others if one.fleets or one.id < own_id]
-        if (await _left(ports, settings, order, firm)).count < order.count or loop.time() >= patience:
-            return False
+        needs, now = await PoolNeeds.read(ports, settings), ports.clock.now()
+        if _left(settings, order, others, needs, now).count >= order.count:
+            return needs
+        if _left(settings, order, firm, needs, now).count < order.count or loop.time() >= patience:
+            return None
         await asyncio.sleep(settings.timings.tick_first)
 
 
-async def _left(ports: Ports, settings: Settings, order: LaunchOrder, launches: Iterable[Provision]) -> LaunchOrder:
+def _left(
+    settings: Settings, order: LaunchOrder, launches: Iterable[Provision], needs: PoolNeeds, now: datetime
+) -> LaunchOrder:
     """What the pool still needs of an order beside these launches, which were listed before: a machine that is
     registered in between counts twice, and is never missed. They are for the sets first. Nothing while the class is
     paused, also if that was ordered a moment ago."""
     name, usage_class, coming = order.resource_class, order.usage_class, _to_come(launches)
-    lacks, asked = await set_lacks(ports, settings), await OperatorOrders.read(ports)
-    if asked.paused(name) is not None:
+    if needs.asked.paused(name) is not None:
         return replace(order, count=0, for_sets=0)
-    ready = await _ready(ports, settings, asked, name)
-    count = lacking(settings, name, ready, lacks, ports.clock.now())[usage_class] - coming
-    for_sets = urgent_for_sets(name, ready, lacks)[usage_class] - coming
+    ready = needs.ready(settings, name, now)
+    count = lacking(settings, name, ready, needs.lacks, now)[usage_class] - coming
+    for_sets = urgent_for_sets(name, ready, needs.lacks)[usage_class] - coming
     return replace(order, count=count, for_sets=max(0, for_sets))
-
-
-async def _ready(ports: Ports, settings: Settings, asked: OperatorOrders, *classes: str) -> list[Instance]:
-    """Instances that are on offer, or on their way there, but for those that are being replaced."""
-    live = await every_live(ports)
-    coming = [one for one in live if one.resource_class in classes and one.is_pending and not one.is_drained]
-    for name in classes:
-        on_offer = [one for one in live if one.resource_class == name and one.is_claimable]
-        coming += asked.counted(settings, name, on_offer, ports.clock.now())
-    return coming
 
 
 async def _launches(
@@ -217,12 +232,12 @@ def _to_come(launches: Iterable[Provision]) -> int:
 
 
 async def _create(
-    ports: Ports, settings: Settings, record: ProvisionRecord, order: LaunchOrder
+    ports: Ports, settings: Settings, record: ProvisionRecord, order: LaunchOrder, needs: PoolNeeds
 ) -> tuple[int, BullpenError | None]:
     """How many were created, and what refused the rest."""
     now = ports.clock.now()
     holdings = Holdings(ports)
-    headroom = await _headroom(ports, settings, order)
+    headroom = _headroom(ports, settings, order, needs)
     creation = Creation(Fleets(ports, settings, record, holdings, headroom, BY), allow_partial=True)
     await asyncio.gather(*(creation.create() for _ in range(record.stored.want)))
     if members := tuple(holdings.held):
@@ -234,12 +249,12 @@ async def _create(
     return len(members), creation.refusal
 
 
-async def _headroom(ports: Ports, settings: Settings, order: LaunchOrder) -> Headroom:
+def _headroom(ports: Ports, settings: Settings, order: LaunchOrder, needs: PoolNeeds) -> Headroom:
     """Room for what the idle target needs is what the caps leave, less what sets need urgently: if their launches fall
     short, it must not fill the room that was made for them. For jobs of sets, idle instances that no set can use make
     room, and provisions that began to wait later than those jobs are not in front."""
-    lacks = await set_lacks(ports, settings)
-    room = await _room_of_sets(ports, settings, lacks)
+    lacks = needs.lacks
+    room = _room_of_sets(settings, needs, ports.clock.now())
     room[order.resource_class] -= min(order.for_sets, room[order.resource_class])
     if not order.for_sets or not lacks:
         return Headroom(ports, settings, evicts=False, by=BY, reserved=room)
@@ -250,16 +265,13 @@ async def _headroom(ports: Ports, settings: Settings, order: LaunchOrder) -> Hea
     return headroom
 
 
-async def _room_of_sets(ports: Ports, settings: Settings, lacks: Sequence[SetLack]) -> Counter[str]:
+def _room_of_sets(settings: Settings, needs: PoolNeeds, now: datetime) -> Counter[str]:
     """How many more machines sets need urgently, by class. Those that are under way count, too: soon they are there."""
-    if not any(lack.urgent for lack in lacks):
+    if not any(lack.urgent for lack in needs.lacks):
         return Counter()
-    ready = await _ready(ports, settings, await OperatorOrders.read(ports), *settings.classes)
+    names = settings.classes
     return Counter(
-        {
-            name: urgent_for_sets(name, [one for one in ready if one.resource_class == name], lacks).total()
-            for name in settings.classes
-        }
+        {name: urgent_for_sets(name, needs.ready(settings, name, now), needs.lacks).total() for name in names}
     )
 
 

@@ -48,7 +48,7 @@ async def plans(
             yield lost_members.ending(ports, settings, members, lost)
         if others := [one for one in gone if not is_member(one)]:
             yield ending(ports, settings, others, lost)
-    lacks = await set_lacks(ports, settings)
+    lacks = await set_lacks(ports, settings, asked.pauses)
     for name in settings.classes:
         of_class = [one for one in live if one.resource_class == name and one.id not in lost]
         if pending := [one for one in of_class if one.is_pending]:
