@@ -121,8 +121,8 @@ def _of_looks() -> str:
     opening = (
         "## Looking at the pool\n\nThese rows run in real time on one host, beside records of as many instances as "
         "their names say. `bullpen why` explains a run that waits\nat a full cap; the time to start Python and the "
-        "command line is subtracted. The pages of the dashboard are open in a real Chromium, which reports tasks of "
-        "50 ms or more: 0 ms\nmeans that it reported none.\n\n"
+        "command line is subtracted. The pages of the dashboard are open in a real Chromium.\nIt reports tasks of 50 "
+        "ms or more: 0 ms means that it reported none.\n\n"
     )
     return opening + _with_targets(rows) if rows else ""  # results of an earlier version
 
