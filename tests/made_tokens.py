@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 from bullpen.auth.tokens import Scope
@@ -10,8 +11,8 @@ from bullpen.cli.token import create_token
 from bullpen.config import Settings
 
 
-def make_token(home: Path, scope: Scope = Scope.ADMIN) -> str:
-    _stored, token = asyncio.run(create_token(home, Settings(), scope.value, None, ""))
+def make_token(home: Path, scope: Scope = Scope.ADMIN, lasts: timedelta | None = None) -> str:
+    _stored, token = asyncio.run(create_token(home, Settings(), scope.value, lasts, ""))
     return token
 
 

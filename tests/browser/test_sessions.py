@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from browser.stage import PLACES, DashboardView, cli, serving, viewed
+from bullpen.auth.tokens import Scope
+from made_tokens import make_token
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +67,18 @@ def test_a_revoked_token_ends_the_session_of_an_open_page(chromium: Browser, hom
     with serving(home) as server, viewed(chromium, server) as view:
         log_in(view, token)
         cli(home, "token", "revoke", "short")
+        expect(view.page.locator("#banner")).to_contain_text("Your session has ended")
+        expect(view.page.locator("#sign")).to_have_text("Signed out")
+        view.page.get_by_role("button", name="Sign in").click()
+        expect(view.page.get_by_role("heading", name="Sign in to Bullpen")).to_be_visible()
+
+
+def test_an_expired_token_ends_the_session_of_an_open_page(chromium: Browser, home: Path) -> None:
+    cli(home, "token", "create", "--scope", "admin", "--name", "keeps-the-server-closed")
+    with serving(home) as server, viewed(chromium, server) as view:
+        with ThreadPoolExecutor(1) as beside:  # the browser's loop runs in this thread
+            token = beside.submit(make_token, home, Scope.READ, timedelta(seconds=20)).result()
+        log_in(view, token)
         expect(view.page.locator("#banner")).to_contain_text("Your session has ended")
         expect(view.page.locator("#sign")).to_have_text("Signed out")
         view.page.get_by_role("button", name="Sign in").click()
