@@ -66,9 +66,8 @@ PAGES = {  # that a newcomer follows, and what each lets them type
     "client": "bullpen.client",
     "api": "provisionRun",
 }
-PATIENT = {"BULLPEN_TIMINGS_IDLE": "7200", "BULLPEN_TIMINGS_HEDGE": "8"}
-"""Beside ten busy processes an installation takes longer than idle runners stay on offer, and a runner may answer a
-claim after more than two seconds."""
+PATIENT = {"BULLPEN_TIMINGS_IDLE": "7200"}
+"""Beside ten busy processes an installation takes longer than idle runners stay on offer."""
 RUN = "bullpen run --count 4 --json --artifact 'report*.xml' --out out -- "
 RUN += "python -m pytest -q --junitxml report-{index}.xml"
 

@@ -17,9 +17,6 @@ from scenario.pool import Command, Pool
 from scenario.test_racing import stock
 from terminals import PROGRAM
 
-SLOW = {"timings.hedge": 14, "timings.registration": 15, "timings.alive": 15, "timings.lease": 15}
-"""For tests that compare the runners before and after: on a busy machine, one that answers late is not replaced."""
-
 
 @pytest.fixture
 def at_work(pool: Pool) -> Command:
@@ -76,7 +73,6 @@ def status_of(command: Command) -> str:
 
 
 def test_a_run_whose_terminal_is_closed_gives_its_runners_back(pool: Pool) -> None:
-    pool.settings |= SLOW
     stocked = stock(pool, 2)
     with run_on_a_terminal(pool, "--count", "2", "--", "sleep", "600") as (process, terminal):
         pool.until(lambda: pool.rows("SELECT state FROM jobs") == 2 * [("running",)], "both jobs run")
@@ -100,7 +96,6 @@ def test_below_nohup_a_run_outlives_its_terminal(pool: Pool) -> None:
 
 
 def test_a_run_that_hears_nothing_of_its_closed_terminal_gives_its_runners_back_with_the_next_line(pool: Pool) -> None:
-    pool.settings |= SLOW
     stocked = stock(pool, 1)
     go = pool.folder / "go"
     os.mkfifo(go)
@@ -118,7 +113,6 @@ def test_a_run_that_hears_nothing_of_its_closed_terminal_gives_its_runners_back_
 
 def test_a_run_whose_reader_is_gone_gives_its_runners_back(pool: Pool) -> None:
     """As below `bullpen run … 2>&1 | head -1`."""
-    pool.settings |= SLOW
     stocked = stock(pool, 1)
     reader, writer = os.pipe()
     os.close(reader)
@@ -148,7 +142,6 @@ def run_on_a_terminal(
 
 
 def test_a_signal_at_any_moment_of_a_provision_leaves_all_or_nothing(pool: Pool) -> None:
-    pool.settings |= SLOW
     stocked = stock(pool, 2)
     began = time.monotonic()
     pool.provision("measured", 2)
